@@ -18,15 +18,11 @@ from broker.api import SERVED
 from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
+from runtime.administration.client_quotas import check_value, entity_of
 from runtime.config.node import ConfigError, load
 from stele.config import ClientConfig
-from stele.errors import ApiError, ErrorCode, SteleError
-from stele.wire.kafka.messages import (
-    alter_client_quotas,
-    describe_client_quotas,
-)
-from tests.support.broker_apis import Edges
-from tests.support.timing import run_virtual
+from stele.errors import ApiError, SteleError
+from stele.wire.v1.admin_pb2 import QuotaEntity
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -113,26 +109,16 @@ def refused_kerberos() -> None:
         ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
-async def quotas_are_refused() -> None:
-    client = Edges().client()
-    described = await client.call(
-        describe_client_quotas.API, 1, describe_client_quotas.DescribeClientQuotasRequest()
-    )
-    assert (described.error_code, described.entries) == (ErrorCode.NONE, [])
-    change = alter_client_quotas.EntryData(
-        [alter_client_quotas.EntityData("client-id", "c")],
-        [alter_client_quotas.OpData("producer_byte_rate", 1000.0)],
-    )
-    altered = await client.call(
-        alter_client_quotas.API, 1, alter_client_quotas.AlterClientQuotasRequest([change])
-    )
-    assert [each.error_code for each in altered.entries] == [ErrorCode.UNSUPPORTED_VERSION]
+def refused_rate_of_connections() -> None:
+    address = entity_of([QuotaEntity(type="ip", name="::1")])
+    with pytest.raises(ApiError, match="not built"):
+        check_value(address, "connection_creation_rate", 5.0)
 
 
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "quotas of clients": lambda: run_virtual(quotas_are_refused()),
+    "quotas of connections": refused_rate_of_connections,
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,
 }

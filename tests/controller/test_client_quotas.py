@@ -7,6 +7,7 @@ import pytest
 from controller.client_quotas import alter_client_quotas
 from metadata.client_quotas import QuotaEntity
 from metadata.delta import MetadataDelta
+from runtime.administration.client_quotas import entity_of
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
@@ -54,11 +55,17 @@ def test_the_order_of_the_parts_does_not_matter() -> None:
 
 
 def test_an_address_has_one_form() -> None:
+    for text in ("2001:DB8:0::1", "2001:db8::1"):
+        assert entity_of([admin.QuotaEntity(type="ip", name=text)]) == entity(ip="2001:db8::1")
+
+
+@pytest.mark.parametrize("address", ["::1", None])
+def test_a_quota_that_no_broker_keeps_is_refused(address: str | None) -> None:
     machine = Machine()
-    alter(machine, entry({"ip": "2001:DB8:0::1"}, connection_creation_rate=10))
-    assert of(machine, ip="2001:db8::1") == {"connection_creation_rate": 10}
-    alter(machine, entry({"ip": None}, connection_creation_rate=1))
-    assert of(machine, ip=None) == {"connection_creation_rate": 1}
+    [(error, message)] = alter(machine, entry({"ip": address}, connection_creation_rate=10))
+    assert error == ErrorCode.UNSUPPORTED_VERSION
+    assert "not built" in message
+    assert quotas(machine) == {}
 
 
 def test_what_changes_nothing_makes_no_record() -> None:
@@ -109,7 +116,7 @@ def test_an_entry_is_refused_whole(
     names: Names, values: dict[str, float | None], message: str
 ) -> None:
     machine = Machine()
-    good = {"request_percentage": 5.0} if "ip" not in names else {"connection_creation_rate": 9.0}
+    good = {"request_percentage": 5.0} if "ip" not in names else {}
     refused, done = alter(
         machine, entry(names, **(good | values)), entry({"user": "bob"}, producer_byte_rate=7)
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from broker.grpc.admin import AdminService
+from metadata.client_quotas import quota_record
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import alter_client_quotas, describe_client_quotas
@@ -15,6 +16,7 @@ from stele.wire.kafka.messages.describe_client_quotas import ComponentData
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1 import metadata_pb2
 from tests.support.broker_apis import Edges
+from tests.support.client_quotas import entity
 from tests.support.worlds import virtual
 from world.network import Peer
 
@@ -171,10 +173,7 @@ async def test_a_filter_is_refused(
 async def test_an_address_is_found_in_any_form() -> None:
     edges = made()
     client = edges.client()
-    request = alter_client_quotas.AlterClientQuotasRequest(
-        [EntryData([EntityData("ip", "2001:db8::1")], [OpData("connection_creation_rate", 5.0)])]
-    )
-    await client.call(alter_client_quotas.API, 1, request)
+    edges.commit(quota_record(entity(ip="2001:db8::1"), "connection_creation_rate", 5.0))
     wanted = describe_client_quotas.DescribeClientQuotasRequest(
         [ComponentData("ip", 0, "2001:DB8:0:0::1")]
     )
