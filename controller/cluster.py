@@ -4,7 +4,7 @@ KIP-631, KIP-841)."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from controller.listeners import check_listeners
 from controller.losses import Losses, warn_of_older
@@ -24,6 +24,8 @@ from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
 
 _PORT_MAX = 65535
 _NAMED_MAX = 5  # partitions that a refusal names
+EARLIER_MAX: Final = 32
+"""So many earlier processes of a broker are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ def register(
         # The same process registers again: it missed the answer, or it found broken replicas.
         _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
         return decision.result(existing.broker_epoch)
+    if existing is not None and request.incarnation_id in existing.earlier_incarnations:
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"a later process has been registered as broker {request.broker_id}: this request of "
+            "an earlier one comes too late",
+        )
     if existing is not None and not existing.fenced and session_alive:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -93,6 +101,7 @@ def register(
                 features=request.features,
                 inter_broker_listener=request.inter_broker_listener,
                 directories_marked=request.directories_marked,
+                earlier_incarnations=_earlier(existing, request),
             )
         )
     )
@@ -109,6 +118,21 @@ def register(
         )
     _leave(decision, request.broker_id, leaving=frozenset({request.broker_id}), lost=lost)
     return decision.result(broker_epoch)
+
+
+def _earlier(existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> list[bytes]:
+    """The processes before the one that registers, the latest last: those that the metadata know,
+    and those that its log directories know, which may never have been registered.
+
+    A request may arrive after the death of its process, when a later process is registered. If it
+    counted, the later process would seem to come with a disk from before this registration, and
+    would lose its place in every ISR.
+    """
+    known = () if existing is None else (*existing.earlier_incarnations, existing.incarnation_id)
+    told = (each for history in request.directory_histories for each in history.incarnation_ids)
+    earlier = dict.fromkeys((*known, *told))
+    earlier.pop(request.incarnation_id, None)
+    return list(earlier)[-EARLIER_MAX:]
 
 
 def _check_registration(context: Context, request: RegisterBrokerRequest) -> None:

@@ -70,6 +70,9 @@ class BrokerRegistration:
     # Whether the incarnation id is on disk in each log directory, so that a disk that has gone back
     # to an earlier state is recognized at the next registration.
     directories_marked: bool = False
+    # The processes before this one, the latest last, as far as they are known. A request of one of
+    # them may still be on its way.
+    earlier_incarnations: tuple[bytes, ...] = ()
     # A fenced broker leads nothing. It stays in an ISR only as its last member.
     fenced: bool = True
     in_controlled_shutdown: bool = False
@@ -160,6 +163,7 @@ class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
             ),
             inter_broker_listener=record.inter_broker_listener,
             directories_marked=record.directories_marked,
+            earlier_incarnations=tuple(record.earlier_incarnations),
         )
         self.set(record.broker_id, registration)
 
@@ -220,6 +224,7 @@ def _records_of(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]
         ],
         inter_broker_listener=registration.inter_broker_listener,
         directories_marked=registration.directories_marked,
+        earlier_incarnations=registration.earlier_incarnations,
     )
     yield pb.MetadataRecord(register_broker=register)
     yield state_record(registration)

@@ -13,6 +13,8 @@ from stele.wire.v1 import controller_pb2 as pb
 from stele.wire.v1.metadata_pb2 import Endpoint
 from tests.support.controller import CLUSTER_ID, Machine, endpoints, incarnation, refusal
 
+DIRECTORY = b"directory of one"
+
 
 @pytest.fixture
 def machine() -> Machine:
@@ -42,6 +44,43 @@ class TestRegistration:
         before = machine.image.brokers[1].broker_epoch
         machine.fence(1)
         assert machine.register(1, number=1, alive=True) > before
+
+    @pytest.mark.parametrize("late", [0, 2])
+    def test_a_request_of_an_earlier_process_that_comes_late_changes_nothing(
+        self, machine: Machine, late: int
+    ) -> None:
+        """Process 2 died before it was registered. Process 3 has found its id on the disk."""
+        machine.create("t", {0: [1]})
+        found = [
+            pb.DirectoryHistory(
+                directory_id=DIRECTORY,
+                previous_broker_epoch=-1,
+                incarnation_ids=[incarnation(1, number) for number in numbers],
+                replicas=[machine.reference("t")],
+            )
+            for numbers in ((0,), (1, 2))
+        ]
+        directory: dict[str, Any] = {"log_directories": [DIRECTORY], "directories_marked": True}
+        machine.register(1, 1, directory_histories=found[:1], **directory)
+        machine.register(1, 3, directory_histories=found[1:], **directory)
+        before = machine.image.brokers[1], machine.partition("t")
+        machine.fence(1)
+        error = refusal(lambda: machine.register(1, late, directory_histories=found[:1]))
+        assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert "too late" in error.message
+        assert (machine.image.brokers[1], machine.partition("t")) == before
+        machine.register(1, 4, directory_histories=found[1:], **directory)
+
+    def test_so_many_earlier_processes_are_remembered(self, machine: Machine) -> None:
+        count = cluster.EARLIER_MAX + 3
+        for number in range(1, count):
+            machine.register(1, number)
+        remembered = machine.image.brokers[1].earlier_incarnations
+        assert remembered == tuple(
+            incarnation(1, each) for each in range(count - 1 - cluster.EARLIER_MAX, count - 1)
+        )
+        refused = refusal(lambda: machine.register(1, count - 1 - cluster.EARLIER_MAX))
+        assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
     @pytest.mark.parametrize(
         ("changes", "code"),

@@ -112,7 +112,7 @@ class RegisterControllerRecord(_message.Message):
     def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerRecord(_message.Message):
-    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "rack", "log_directories", "features", "inter_broker_listener", "directories_marked")
+    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "rack", "log_directories", "features", "inter_broker_listener", "directories_marked", "earlier_incarnations")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,7 @@ class RegisterBrokerRecord(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     INTER_BROKER_LISTENER_FIELD_NUMBER: _ClassVar[int]
     DIRECTORIES_MARKED_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation_id: bytes
     broker_epoch: int
@@ -131,7 +132,8 @@ class RegisterBrokerRecord(_message.Message):
     features: _containers.RepeatedCompositeFieldContainer[FeatureRange]
     inter_broker_listener: str
     directories_marked: bool
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ..., directories_marked: _Optional[bool] = ...) -> None: ...
+    earlier_incarnations: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ..., directories_marked: _Optional[bool] = ..., earlier_incarnations: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class UnregisterBrokerRecord(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")

@@ -17,6 +17,7 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
 from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
 from chaos.sim.runs.mutants.rare_catalogue import RARE
 from chaos.sim.runs.mutants.transaction_catalogue import TRANSACTIONS
+from chaos.sim.work.load import LoadKind
 
 RAFT = [
     bug(
@@ -255,6 +256,18 @@ CONTROLLER = [
         "registration.broker_epoch != member.broker_epoch",
         "",
         "outdated_newcomer",
+    ),
+    Mutant(
+        "controller: take the late registration of an earlier process",
+        (
+            Edit(
+                "controller/cluster.py",
+                "register",
+                "request.incarnation_id in existing.earlier_incarnations",
+                "False",
+            ),
+        ),
+        load=LoadKind.LIGHT,
     ),
     bug(
         "controller: elect whoever is there",
