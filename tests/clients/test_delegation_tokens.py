@@ -107,7 +107,7 @@ def test_a_token_that_is_renewed_keeps_its_client_at_work(node: SaslNode) -> Non
         with Producer(node.server("SASL"), **options) as producer:
             end = time.monotonic() + 9
             while time.monotonic() < end:
-                producer.send(TOPIC, b"x").result(20)
+                producer.send(TOPIC, b"x").result(30)
                 admin.renew_delegation_token(token.token_id, renew_period_ms=3_000)
                 time.sleep(0.1)
 
@@ -127,12 +127,12 @@ def test_nobody_works_by_a_token_that_has_expired(node: SaslNode) -> None:
 
 
 def _send_for(seconds: float, node: SaslNode, options: Any) -> None:
-    patience: Any = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 2_000, "linger_ms": 0}
+    patience: Any = {"delivery_timeout_ms": 10_000, "request_timeout_ms": 2_000, "linger_ms": 0}
     with Producer(node.server("SASL"), **options, **patience) as producer:
         producer.send(TOPIC, b"x").result(20)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            producer.send(TOPIC, b"x").result(20)
+            producer.send(TOPIC, b"x").result(30)
             time.sleep(0.05)
 
 
