@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
-from chaos.sim.work.load import LoadKind
+from chaos.sim.runs.mutants.mutant import bug
 
 ADMINISTRATION = [
     bug(
@@ -19,24 +18,5 @@ ADMINISTRATION = [
         "_replicas",
         "range(added)",
         "range(added + 1)",
-    ),
-    Mutant(
-        "controller: forget the refusal of a copy with the leadership",
-        (
-            Edit(
-                "controller/request_ids.py",
-                "once",
-                "repeats and context.image.outcomes.get(request_id) is None",
-                "False",
-            ),
-            Edit(
-                "controller/request_ids.py",
-                "once",
-                "if repeats:\n    return _written_refusal("
-                "context, refusal, result.reply, refusals)",
-                "",
-            ),
-        ),
-        load=LoadKind.LIGHT,
     ),
 ]

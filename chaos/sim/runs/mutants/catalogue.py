@@ -515,13 +515,6 @@ STORAGE = [
         "header.producer_id >= 0",
         "header.producer_id >= 0 and header.attributes & CONTROL",
     ),
-    bug(
-        "storage: recovery believes what was torn",
-        "storage/recovery.py",
-        "_check_batch",
-        "at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header)",
-        "False",
-    ),
 ]
 
 MUTANTS = [

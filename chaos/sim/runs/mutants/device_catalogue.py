@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
-from chaos.sim.work.load import LoadKind
 
 DEVICE = [
     Mutant(
@@ -47,19 +46,5 @@ DEVICE = [
             ),
         ),
         ("rebuild_without_handles",),
-    ),
-    # Two log directories on one file system: one goes offline for the other, which goes on.
-    Mutant(
-        "disk: let all owners of directories share a handle",
-        (
-            Edit(
-                "runtime/real/held_directories.py",
-                "HeldDirectories.of",
-                "self._handles.get(self._innermost(paths))",
-                "next(iter(self._handles.values()), None)",
-            ),
-        ),
-        kinds=("fail_write_back",),
-        load=LoadKind.RARE,
     ),
 ]

@@ -48,6 +48,9 @@ GROUPS = [
         "Shard._is_all_committed",
         "high_watermark >= self._loaded_end",
         "True",
+        "kill",
+        "isolate",
+        "cut_one_way",
     ),
     # Groups.
     _bug(
