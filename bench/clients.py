@@ -1,6 +1,7 @@
 """The clients of the benchmarks. Each runs in its own process: ``python -m bench.clients JOB``.
 
-JOB is JSON. Its ``properties`` are librdkafka's, and its ``security`` is that of our own clients.
+JOB is JSON. ``properties`` holds settings of librdkafka, and ``security`` settings of our own
+clients.
 The process prints a line when it is warm. Then it reads commands, one line of JSON each, and
 answers each with a line of measurements, until its standard input ends.
 """

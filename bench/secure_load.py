@@ -85,8 +85,8 @@ CPU_SINGLE: Final = "server's CPU µs per single record"
 async def measure(
     targets: list[Target], files: ClientFiles, rounds: int, seconds: float, report: Report
 ) -> None:
-    """Each round begins with another listener, so that none is always the first. Round 0 does not
-    count: Java's compiler sees every path."""
+    """Each round begins with another listener, so that no listener is always the first. Round 0
+    does not count: in it Java's compiler sees every path."""
     found: dict[tuple[str, str], list[Row]] = {}
     for turn in range(rounds + 1):
         for target in targets:

@@ -62,7 +62,7 @@ class SecurityMove:
         self._cluster.is_secure = True
 
     def old_ports(self, node_id: int) -> list[int]:
-        """Those of the listeners of plaintext."""
+        """The ports of the plaintext listeners of a node."""
         settings = self._before[node_id]
         keys = ("listeners", "grpc.listeners", "controller.listener")
         return [int(settings[key].rpartition(":")[2]) for key in keys if key in settings]

@@ -77,8 +77,9 @@ def register(
     if existing is not None and request.incarnation_id in existing.earlier_incarnations:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"a later process has been registered as broker {request.broker_id}: this request of "
-            "an earlier one comes too late",
+            f"a later process has been registered as broker {request.broker_id}, so this request "
+            "of an earlier process comes too late: if the earlier process is to stay, stop the "
+            "later one and start the earlier one again",
         )
     if existing is not None and not existing.fenced and session_alive:
         raise ApiError(

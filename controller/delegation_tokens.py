@@ -119,7 +119,7 @@ def expire_delegation_token(
 
 
 def remove_expired(context: Context, token_ids: Iterable[str]) -> ControllerResult[int]:
-    """Remove those of the tokens that have expired. Returns their number."""
+    """Remove the tokens that have expired. Returns the number of removed tokens."""
     decision = Decision(context)
     expired = [
         removal_record(token_id)

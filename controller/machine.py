@@ -59,7 +59,7 @@ class Context:
     # The wall clock's time, for data that are remembered for some time, and for delegation tokens,
     # which expire. No other decision depends on it.
     now_ms: int = 0
-    # Who asks for the change; "" for decisions that nobody asks for.
+    # The principal of the client that asks for the change; "" for the controller's own decisions.
     principal: str = ""
 
 

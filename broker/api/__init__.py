@@ -222,7 +222,7 @@ class KafkaApis:
         return cast(Struct, prepared)
 
     def _context_of(self, request: PendingRequest) -> RequestContext:
-        """It may be that of the request before."""
+        """The context of a request. Requests that follow each other may share one."""
         connection, header = cast(KafkaServerProtocol, request.connection), request.header
         request_context = self._last_contexts.get(connection)
         if (

@@ -46,8 +46,8 @@ _LONG_POLL_MS = 5_000
 """An idle subscription asks each leader this often. A new record answers at once."""
 _POLL_MS = 60_000
 _MEMBER_POLL_MS = 5_000
-"""A member of a group without records asks so often whether it may still be one: as often as
-Kafka's members send heartbeats."""
+"""A member that gets no records asks after this time whether the group still has it. Members of
+Kafka send heartbeats as often."""
 _STAY_S = 1.0
 """How often a member of a group without credit looks what the group wants of it."""
 

@@ -1,4 +1,4 @@
-"""The quotas that this broker keeps, and who is exempt from them."""
+"""The quotas that this broker keeps, and the callers that are exempt from them."""
 
 from __future__ import annotations
 
