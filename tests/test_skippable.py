@@ -62,6 +62,12 @@ def test_a_file_is_taken_as_a_whole_if_its_tests_cannot_be_told_apart(statement:
     assert skippable(f"import pytest\n{statement}\ndef test_always(): ...") is None
 
 
+def test_what_uses_a_function_or_fixture_of_another_file_that_skips_is_found() -> None:
+    found = skippable(textwrap.dedent(USES), frozenset({"tmp_path"}))
+    assert found is not None
+    assert found[0] == "test_always"
+
+
 def test_a_mark_that_skips_nothing_changes_nothing() -> None:
     assert skippable("pytestmark = pytest.mark.processes\ndef test_always(): ...") == []
 
@@ -70,5 +76,6 @@ def test_the_tests_that_need_other_programs_are_among_them() -> None:
     found = list(main())
     assert "tests/clients/test_groups.py::test_kcat_reads_in_a_group" in found
     assert "tests/acceptance/test_grpc_page.py::test_go" in found
+    assert "tests/spark/test_source.py::test_a_plain_write_is_read_back" in found
     assert "tests/deploy/test_observability.py" in found
     assert "tests/clients/test_groups.py" not in found

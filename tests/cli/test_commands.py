@@ -79,6 +79,7 @@ ARGUMENTS = {
     "quotas set": ["--user", "ann", "producer_byte_rate=1000"],
     "quotas list": [],
     "quotas remove": ["--user", "ann"],
+    "quotas why": ["ann"],
     "tokens create": [],
     "tokens list": [],
     "tokens renew": ["id"],

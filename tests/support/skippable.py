@@ -1,13 +1,15 @@
 """The tests that a machine may skip: ``python -m tests.support.skippable`` prints them for pytest.
 
-Such a test, or a function or fixture of its file that it uses, skips something or looks for a
-program. All other tests do the same on every machine.
+Such a test skips something or looks for a program, or it uses a function or a fixture that does:
+one of its own file, of a module of tests, or of a ``conftest.py``. All other tests do the same on
+every machine.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +20,20 @@ _CALLS: Final = frozenset(
 )
 
 
-def skippable(source: str) -> list[str] | None:
-    """The names of those tests in a file, in its order. None: all of the file may be skipped."""
+def skippable(source: str, skipping: frozenset[str] = frozenset()) -> list[str] | None:
+    """The names of those tests in a file, in its order. None: all of the file may be skipped.
+
+    ``skipping`` names what other files give to this one and what skips there.
+    """
+    uses = _uses(source)
+    if uses is None:
+        return None
+    found = _reached(uses, skipping)
+    return [name for name in uses if name.startswith("test_") and name in found]
+
+
+def _uses(source: str) -> dict[str, set[str]] | None:
+    """The names that each function and each value of a file uses. None: the file may be skipped."""
     uses: dict[str, set[str]] = {}
     for statement in ast.parse(source).body:
         names = _names_in(statement)
@@ -32,11 +46,48 @@ def skippable(source: str) -> list[str] | None:
             continue
         elif _SKIPS in names:
             return None  # a class with such a test, or a mark of the whole file
-    found, before = {_SKIPS}, set[str]()
+    return uses
+
+
+def _reached(uses: dict[str, set[str]], skipping: frozenset[str]) -> set[str]:
+    found, before = {_SKIPS, *skipping}, set[str]()
     while found != before:
         before = set(found)
         found |= {name for name, used in uses.items() if used & found}
-    return [name for name in uses if name.startswith("test_") and name in found]
+    return found
+
+
+def _given(test: Path) -> frozenset[str]:
+    """What skips among the names that a test's file imports, and its folders' fixtures."""
+    found = set(_imported(test))
+    for folder in test.parents:
+        if folder.is_relative_to(TESTS):
+            found |= _skipping(folder / "conftest.py")
+    return frozenset(found)
+
+
+def _imported(file: Path) -> frozenset[str]:
+    """What skips among the names that a file imports from modules of tests."""
+    return frozenset(
+        each.name
+        for statement in ast.parse(file.read_text()).body
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("tests.")
+        for each in statement.names
+        if each.name in _skipping(_file_of(statement.module or ""))
+    )
+
+
+def _file_of(module: str) -> Path:
+    return TESTS.parent.joinpath(*module.split(".")).with_suffix(".py")
+
+
+@cache
+def _skipping(file: Path) -> frozenset[str]:
+    if not file.exists():
+        return frozenset()
+    uses = _uses(file.read_text())
+    assert uses is not None, f"{file} skips as a whole"
+    return frozenset(_reached(uses, _imported(file)))
 
 
 def _marks_file(statement: ast.Assign) -> bool:
@@ -62,7 +113,7 @@ def main() -> Iterator[str]:
     """The arguments with which pytest runs all of them."""
     for file in sorted(TESTS.rglob("test_*.py")):
         path = file.relative_to(TESTS.parent)
-        names = skippable(file.read_text())
+        names = skippable(file.read_text(), _given(file))
         if names is None:
             yield str(path)
         else:
