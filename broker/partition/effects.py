@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
@@ -70,47 +71,57 @@ class IsrAnswer(NamedTuple):
 
 # -------------------------------------------------------------------------------- effects
 
+# Effects are dataclasses because an effect must differ from one of another kind. Named tuples of
+# two kinds are equal if their fields are: ``Advanced(7)`` would equal ``Appended(7)``.
 
-class Led(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Led:
     """This broker leads now: note the epoch and its start in the log, stop fetching."""
 
     leader_epoch: int
     start_offset: int
 
 
-class Followed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Followed:
     """This broker follows now (or, with no leader, waits): fetch from ``leader``."""
 
     leader: int
     leader_epoch: int
 
 
-class Advanced(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Advanced:
     """The high watermark rose: consumers may read up to it."""
 
     high_watermark: int
 
 
-class Appended(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Appended:
     """The log end rose: followers may read up to it."""
 
     end_offset: int
 
 
-class Acknowledged(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
     """The wait of these produce requests succeeded."""
 
     tokens: tuple[Token, ...]
 
 
-class Refused(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """The wait of these produce requests failed."""
 
     tokens: tuple[Token, ...]
     error: ErrorCode
 
 
-class Proposed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Proposed:
     """Ask the controller for this ISR: compare-and-set on both epochs."""
 
     leader_epoch: int

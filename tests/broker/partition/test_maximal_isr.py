@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.partition.effects import IsrAnswer, Member, Proposed
@@ -49,7 +51,7 @@ def test_an_answer_that_changes_nothing_ends_it(
 def test_an_answer_to_another_proposal_ends_nothing() -> None:
     maximal, proposal = proposing()
     refused = IsrAnswer(ErrorCode.INELIGIBLE_REPLICA)
-    other = proposal._replace(partition_epoch=9)
+    other = replace(proposal, partition_epoch=9)
     assert not maximal.answered(other, refused, KNOWN, NOW_MS)
     assert maximal.proposal == proposal
     assert not MaximalIsr().answered(proposal, refused, KNOWN, NOW_MS)

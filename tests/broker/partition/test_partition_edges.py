@@ -3,12 +3,32 @@ the answer."""
 
 from __future__ import annotations
 
-from broker.partition.effects import Advanced, BrokerStatus, Followed, Led
+from broker.partition.effects import (
+    Advanced,
+    Appended,
+    BrokerStatus,
+    Effect,
+    Followed,
+    Led,
+)
 from broker.partition.maximal_isr import PROPOSAL_BACKOFF_MS
 from broker.partition.progress import Attendance
 from metadata.partitions import RECOVERING
 from stele.errors import ErrorCode
 from tests.support.broker import MachineBench, leading, of, proposal, refused, state
+
+# -------------------------------------------------------------------------------- effects
+
+
+def test_effects_of_different_kinds_differ_also_with_the_same_fields() -> None:
+    """Other tests compare lists of effects: they would take one kind for another."""
+    pairs: list[tuple[Effect, Effect]] = [
+        (Led(5, 0), Followed(5, 0)),
+        (Advanced(7), Appended(7)),
+    ]
+    assert not any(first == second for first, second in pairs)
+    assert Led(5, 0) == Led(5, 0)
+
 
 # --------------------------------------------------------------------------------- epochs
 
