@@ -192,7 +192,6 @@ class Accumulator:
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
         # By serial, in rising order. The parts of a batch that was split have its serial.
         self._incomplete: dict[int, list[PendingBatch]] = {}
-        self.flush_below = 0  # batches with a lower serial may be sent at once
         self.active: dict[TopicPartition, PartitionQueue] = {}
         # The sizes of all records that other threads have handed over, and of those of them that
         # were put into a batch or refused. Only those threads change the first number, and only the
@@ -312,11 +311,7 @@ class Accumulator:
         self.active.setdefault(queue.partition, queue)
 
     def is_ready(self, batch: PendingBatch, now: float) -> bool:
-        return (
-            batch.is_closed
-            or batch.serial < self.flush_below
-            or now >= batch.created + self._config.linger_ms / 1000
-        )
+        return batch.is_closed or now >= batch.created + self._config.linger_ms / 1000
 
     def finish(self, batch: PendingBatch) -> None:
         """The batch is delivered or has failed: free its memory and end flushes that waited for
@@ -356,10 +351,9 @@ class Accumulator:
         """Wait until everything accepted before the call is delivered or has failed."""
         if not self._incomplete:
             return
-        self.flush_below = self._next_serial
         for queue in self.active.values():
             if queue.waiting:
-                queue.waiting[-1].is_closed = True
+                queue.waiting[-1].is_closed = True  # the earlier ones are closed: none lingers
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flush_waiters.append((self._next_serial, waiter))
         await waiter

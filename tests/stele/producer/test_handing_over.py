@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
+from stele.errors import ApiError, BufferFullError, ErrorCode
 from stele.producer.accumulator import Accumulator
 from stele.producer.destinations import Destinations
-from tests.support.stele import Stage, on_stage
+from stele.wire.record import EncodedRecords
+from tests.support.stele import Fault, Stage, on_stage
 
 
 @on_stage
@@ -26,3 +33,55 @@ def test_what_other_threads_hand_over_fits_into_the_buffer() -> None:
     assert not accumulator.hand_over(1, has_waited=True)
     accumulator.take_over(config.buffer_memory)
     assert accumulator.used_bytes == 0
+
+
+@on_stage
+async def test_a_send_waits_max_block_ms_for_the_topic_and_for_room_together(
+    stage: Stage,
+) -> None:
+    partition = stage.cluster.create("full").partitions[0]
+    partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS)] * 10_000)
+    options = {
+        "batch_size": 2000,
+        "buffer_memory": 2000,
+        "max_request_size": 2000,
+        "max_block_ms": 1000,
+    }
+    producer = stage.producer(**options)
+    await producer.send("full", bytes(1900))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    loop.call_later(0.5, stage.cluster.create, "late")
+    with pytest.raises(BufferFullError, match="max_block_ms=1000"):
+        await producer.send("late", bytes(1900))
+    assert loop.time() - began == pytest.approx(1.0, abs=0.05)
+    await producer.abort()
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"partition": "0"}, ErrorCode.INVALID_RECORD),
+        ({"partition": 0.0}, ErrorCode.INVALID_RECORD),
+        ({"partition": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+@on_stage
+async def test_a_record_names_a_partition_by_its_number(
+    stage: Stage, given: dict[str, Any], code: ErrorCode
+) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        with pytest.raises(ApiError) as refused:
+            await producer.send("t", b"v", **given)
+        assert refused.value.code is code
+
+
+@on_stage
+async def test_encoded_records_are_at_least_one(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        with pytest.raises(ApiError, match="at least one encoded record") as refused:
+            await producer.send_encoded("t", EncodedRecords(b"", 0, 7))
+        assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert not stage.cluster.partition().batches

@@ -8,6 +8,7 @@ import pytest
 
 from stele.cluster.messages import ProduceAnswer, ProduceRequest
 from stele.errors import ClosedError, ErrorCode, SteleError
+from stele.records import ProducerRecord
 from stele.wire.batch import BatchBuilder, read_header
 from stele.wire.record import record_size_bound
 from tests.support.stele import Fault, Stage, on_stage
@@ -113,6 +114,26 @@ async def test_a_batch_leaves_when_it_has_lingered_however_many_wait(stage: Stag
 
 
 @on_stage
+async def test_a_full_batch_leaves_before_it_has_lingered(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer(linger_ms=60_000, batch_size=batch_bytes(VALUE)) as producer:
+        first, second = [await producer.send("t", VALUE) for _ in range(2)]
+        async with asyncio.timeout(1):
+            await first
+        assert not second.done(), "it lingers until its batch is full"
+
+
+@on_stage
+async def test_a_flush_waits_for_no_linger(stage: Stage) -> None:
+    stage.cluster.create("t", 2)
+    async with stage.producer(linger_ms=60_000, batch_size=batch_bytes(VALUE)) as producer:
+        for number in (0, 0, 0, 1):
+            await producer.send("t", VALUE, partition=number)
+        async with asyncio.timeout(1):
+            await producer.flush()
+
+
+@on_stage
 async def test_a_batch_that_fails_waits_for_its_own_next_attempt(stage: Stage) -> None:
     """The pause of one partition does not delay the others, nor is it longer than it has to be."""
     topic = stage.cluster.create("t", 2)
@@ -126,6 +147,35 @@ async def test_a_batch_that_fails_waits_for_its_own_next_attempt(stage: Stage) -
         assert loop.time() - began < 0.05
         await slow
         assert 0.05 < loop.time() - began < 0.3
+
+
+@on_stage
+async def test_records_without_a_key_go_where_there_is_a_leader(stage: Stage) -> None:
+    stage.cluster.create("t", 3)
+    stage.cluster.kill(1)
+    async with stage.producer(linger_ms=0) as producer:
+        used = {(await (await producer.send("t", b"v"))).partition for _ in range(20)}
+    assert used == {1, 2}
+
+
+@on_stage
+async def test_many_records_let_other_tasks_run_once_in_a_while(stage: Stage) -> None:
+    """Each turn of the event loop costs more than a record does."""
+    stage.cluster.create("t")
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with stage.producer(linger_ms=1000) as producer:
+        await producer.partitions_for("t")
+        counting = asyncio.ensure_future(count())
+        await producer.send_all(ProducerRecord("t", b"v") for _ in range(3_000))
+        counting.cancel()
+    assert 3 <= turns < 100
 
 
 # ------------------------------------------------------------------------ failures

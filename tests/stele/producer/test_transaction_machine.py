@@ -146,7 +146,14 @@ def test_a_refused_commit_is_aborted_with_a_higher_epoch() -> None:
     assert machine.question == Init(ONE)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ],
+)
 def test_a_refused_abort_is_asked_for_with_a_higher_epoch(code: ErrorCode) -> None:
     machine = in_transaction()
     machine.abort(is_in_doubt=False)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stele.aio import Producer
+from stele.error_meanings import explain
 from stele.errors import (
     ApiError,
     ConfigError,
@@ -514,6 +515,19 @@ async def test_a_refusal_at_the_beginning_is_final(
         with pytest.raises(kind, match=error.name):
             await producer.begin_transaction()
     await producer.close()
+
+
+@pytest.mark.parametrize("method", ["InitProducerId", "EndTxn"])
+@with_transactions
+async def test_a_refusal_without_a_message_is_explained(
+    stage: Stage, transactions: FakeTransactions, method: str
+) -> None:
+    """Kafka's answers of transactions have no text."""
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    transactions.fail(method, TransactionFault(code))
+    async with transactional(stage) as producer:
+        with pytest.raises(TransactionFatalError, match=explain(code)):
+            await send_in_transaction(producer, b"v")
 
 
 @with_transactions
