@@ -83,9 +83,7 @@ class RowShape:
         if self.key >= 0:
             keys = batch.column(self.key).cast(pa.binary())
         headers = _headers(batch.column(self.headers)) if self.headers >= 0 else None
-        partitions = batch.column(self.partition) if self.partition >= 0 else None
-        if partitions is not None and pc.any(pc.less(partitions, 0)).as_py():
-            raise RowError(f"a row has the partition {pc.min(partitions).as_py()}")
+        partitions = _partitions(batch.column(self.partition)) if self.partition >= 0 else None
         everything = TopicRows(self.default_topic, RecordColumns(keys, values, headers), partitions)
         if self.topic < 0:
             yield everything
@@ -119,6 +117,13 @@ class TopicRows(NamedTuple):
             return self.partitions.to_numpy().astype(np.int64)
         given = self.partitions.fill_null(-1).to_numpy().astype(np.int64)
         return np.where(given >= 0, given, partitions_of(keys, partition_count))
+
+
+def _partitions(column: pa.Array) -> pa.Array:
+    """Raises RowError."""
+    if pc.any(pc.less(column, 0)).as_py():
+        raise RowError(f"a row has the partition {pc.min(column).as_py()}")
+    return column
 
 
 def _headers(column: pa.Array) -> pa.ListArray:

@@ -4,6 +4,7 @@ import pytest
 
 from stele.config import ProducerConfig
 from stele.ids import TopicPartition
+from stele.spark.client_settings import of_admins
 from stele.spark.option_error import OptionError
 from stele.spark.options import EARLIEST, LATEST, AtTime, SinkOptions, SourceOptions
 
@@ -68,6 +69,9 @@ def test_partitions_are_assigned_one_by_one() -> None:
     )
     assert options.subscription.partitions == (of(1), of(0), TopicPartition("lines", 2))
     assert str(options.subscription) == "orders-1, orders-0, lines-2"
+    assert options.subscription.names == ("orders", "lines")
+    read = {name: options.subscription.has_topic(name) for name in ("orders", "lines", "order")}
+    assert read == {"orders": True, "lines": True, "order": False}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,7 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"bootstrap.servers": ""}, "bootstrap.servers"),
         ({"startingOffset": "earliest"}, "unknown option 'startingOffset'"),
         ({"kafka.retrys": "3"}, "unknown option 'kafka.retrys'"),
+        ({"kafkas.request.timeout.ms": "3"}, "unknown option 'kafkas.request.timeout.ms'"),
         ({"kafka.key.deserializer": "x"}, "cannot be set: keys are bytes"),
         ({"kafka.auto.offset.reset": "latest"}, "cannot be set: the options startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "cannot be set: the checkpoint has"),
@@ -200,6 +205,19 @@ def test_a_setting_of_a_producer_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(OptionError, match=word):
         SinkOptions.parse({**SINK, **change})
+
+
+def test_administration_has_the_settings_of_all_clients_and_no_other() -> None:
+    """The driver reads the metadata under the name and with the times that its tasks have."""
+    own = {
+        "kafka.client.id": "job",
+        "kafka.request.timeout.ms": "77",
+        "kafka.fetch.max.wait.ms": "100",
+    }
+    options = SourceOptions.parse({**BASE, **own})
+    found = of_admins(options.client)
+    assert (found["client_id"], found["request_timeout_ms"]) == ("job", 77)
+    assert "fetch_max_wait_ms" not in found
 
 
 def test_a_stream_may_begin_at_the_end() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     StringType,
     StructField,
@@ -86,6 +87,21 @@ def test_each_row_goes_where_it_would_go_alone(rows: list[dict[str, Any]], befor
     assert {topic: rows for topic, rows in found.items() if rows} == expected
 
 
+@pytest.mark.parametrize("first", ["topic", "headers", "value", "partition", "key"])
+def test_any_column_may_be_the_first(first: str) -> None:
+    names = [first, *(name for name in SHAPE.names if name != first)]
+    shape = RowShape.of(StructType([SHAPE[name] for name in names]), "")
+    headers = [{"key": "h", "value": b"1"}]
+    row = {"topic": "a", "headers": headers, "value": "v", "partition": 2, "key": b"k"}
+    (rows,) = shape.by_topic(batch_of([row]).select(names))
+    assert rows.topic == "a"
+    assert rows.chosen(3).tolist() == [2]
+    assert rows.columns.keys.to_pylist() == [b"k"]
+    assert rows.columns.values.to_pylist() == [b"v"]
+    assert rows.columns.headers is not None
+    assert rows.columns.headers.to_pylist() == [headers]
+
+
 @pytest.mark.parametrize("topic", ["orders", None])
 def test_the_option_names_the_topic_of_all_rows_whatever_their_column_says(
     topic: str | None,
@@ -115,6 +131,11 @@ VALUE = StructField("value", StringType())
 TOPIC = StructField("topic", StringType())
 
 
+def headers_of(key: DataType, value: DataType) -> StructField:
+    pair = StructType([StructField("key", key), StructField("value", value)])
+    return StructField("headers", ArrayType(pair))
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -126,6 +147,8 @@ TOPIC = StructField("topic", StringType())
         ([VALUE, TOPIC, StructField("partition", StringType())], "int"),
         ([VALUE, TOPIC, StructField("headers", PAIR)], "headers"),
         ([VALUE, TOPIC, StructField("headers", ArrayType(StringType()))], "headers"),
+        ([VALUE, TOPIC, headers_of(BinaryType(), BinaryType())], "key:string,value:binary"),
+        ([VALUE, TOPIC, headers_of(StringType(), IntegerType())], "key:string,value:binary"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_refused(fields: list[StructField], words: str) -> None:
