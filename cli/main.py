@@ -35,6 +35,7 @@ from cli import (
     server,
     sim,
     spark,
+    telemetry,
     tokens,
     topics,
     transactions,
@@ -82,6 +83,7 @@ app.add_typer(certs.app, name="certs")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(users.app, name="users")
 app.add_typer(quotas.app, name="quotas")
+app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(tokens.app, name="tokens")
 app.command("doctor")(doctor.doctor)
 app.add_typer(quorum.quorum_app, name="quorum")

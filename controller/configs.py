@@ -1,5 +1,5 @@
-"""Changes and descriptions of the dynamic configuration of topics, groups, brokers and the
-cluster."""
+"""Changes and descriptions of the dynamic configuration of topics, groups, brokers and the cluster,
+and of subscriptions to clients' metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Final, cast
 
 from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import changes, is_leaderless
+from metadata.client_metrics import CLIENT_METRICS_CONFIGS
 from metadata.config_keys import (
+    CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     NODE_KEYS,
     TOPIC_KEYS,
@@ -18,12 +20,13 @@ from metadata.config_keys import (
     Type,
     is_kept_on_cluster,
     validate_broker_config,
+    validate_client_metrics,
     validate_group_config,
     validate_together,
     validate_topic_config,
 )
 from metadata.configs import CLUSTER, ConfigResource
-from metadata.effective import sourced
+from metadata.effective import client_metrics_layers, sourced
 from metadata.features import GROUP_CONFIGS, SUPPORTED, require
 from metadata.group_config import check_group
 from metadata.image import MetadataImage
@@ -46,13 +49,24 @@ _ELECTION = frozenset(
 )
 
 
-_GROUP_ID_BYTES_MAX: Final = 32_767
-"""As long as a string of Kafka's protocol can be: no group has a longer id."""
+_NAME_BYTES_MAX: Final = 32_767
+"""As long as a string of Kafka's protocol can be, so no group and no subscription has a longer
+name."""
+
+_OF_NAMES: Mapping[int, tuple[str, str]] = {
+    pb.ConfigResourceType.GROUP: ("group id", "there are no defaults for all groups"),
+    pb.ConfigResourceType.CLIENT_METRICS: (
+        "name of a subscription",
+        "a subscription to clients' metrics needs a name",
+    ),
+}
+"""Resources of any name, which need not exist: what the name is, and why it must not be empty."""
 
 _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
     pb.ConfigResourceType.TOPIC: TOPIC_KEYS,
     pb.ConfigResourceType.BROKER: NODE_KEYS,
     pb.ConfigResourceType.GROUP: GROUP_KEYS,
+    pb.ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
 }
 """The configs that can be set on a resource, by its type."""
 
@@ -140,6 +154,9 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
     elif resource.type == pb.ConfigResourceType.GROUP:
         require(decision.image, GROUP_CONFIGS, "a configuration of a group")
         check_group(after, decision.context.static)
+    elif resource.type == pb.ConfigResourceType.CLIENT_METRICS:
+        require(decision.image, CLIENT_METRICS_CONFIGS, "a subscription to clients' metrics")
+        validate_client_metrics(after)
     # A store's file may have changed though its name has not: the broker is told all the same.
     changed = {
         name: value
@@ -178,6 +195,8 @@ def _new_value(
 
 
 def _present_value(decision: Decision, resource: ConfigResource, key: ConfigKey) -> str:
+    if resource.type == pb.ConfigResourceType.CLIENT_METRICS:
+        return client_metrics_layers(decision.image, key, resource.name)[0].value
     return sourced(
         decision.image,
         key,
@@ -208,14 +227,15 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}"
             )
-    elif resource.type == pb.ConfigResourceType.GROUP:
+    elif resource.type in _OF_NAMES:
+        kind, no_name = _OF_NAMES[resource.type]
         if not resource.name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "there are no defaults for all groups")
+            raise ApiError(ErrorCode.INVALID_REQUEST, no_name)
         size = len(resource.name.encode())
-        if size > _GROUP_ID_BYTES_MAX:
+        if size > _NAME_BYTES_MAX:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"a group id of {size} bytes: {_GROUP_ID_BYTES_MAX} are the most",
+                f"a {kind} of {size} bytes: {_NAME_BYTES_MAX} are the most",
             )
     elif resource.type != pb.ConfigResourceType.BROKER:
         raise ApiError(
@@ -231,6 +251,8 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
 def _check_change(resource: ConfigResource, name: str, value: str | None) -> None:
     if resource.type == pb.ConfigResourceType.BROKER:
         validate_broker_config(name, value, one_broker=resource != CLUSTER)
+    elif resource.type == pb.ConfigResourceType.CLIENT_METRICS:
+        pass  # they are checked all together
     elif value is not None or name not in _KEYS[resource.type]:
         is_topic = resource.type == pb.ConfigResourceType.TOPIC
         (validate_topic_config if is_topic else validate_group_config)(name, value or "")
@@ -301,6 +323,11 @@ def _entries(
     if resource.type == pb.ConfigResourceType.GROUP:
         for key in GROUP_KEYS.values():
             yield _entry(key, *sourced(image, key, static=static, group=resource.name))
+        return
+    if resource.type == pb.ConfigResourceType.CLIENT_METRICS:
+        for key in CLIENT_METRICS_KEYS.values():
+            first = client_metrics_layers(image, key, resource.name)[0]
+            yield _entry(key, first.value, first.source)
         return
     for key in NODE_KEYS.values():
         found = sourced(image, key, static=static, broker_id=_broker_id(resource))

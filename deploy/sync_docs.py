@@ -50,6 +50,7 @@ CLIENTS: Final = (
             ("stele/admin/acls.py", "AclAdmin"),
             ("stele/admin/users.py", "UserAdmin"),
             ("stele/admin/client_quotas.py", "QuotaAdmin"),
+            ("stele/admin/client_metrics.py", "ClientMetricsAdmin"),
             ("stele/admin/delegation_tokens.py", "TokenAdmin"),
         ),
     ),

@@ -38,6 +38,7 @@ class Scope(enum.Enum):
     CLUSTER_ONLY = "cluster only"  # there, and dynamically for the cluster: brokers must agree
     TOPIC = "topic"  # on a topic
     GROUP = "group"  # on a consumer group
+    CLIENT_METRICS = "client metrics"  # on a subscription to clients' metrics
 
 
 @dataclass(frozen=True, slots=True)

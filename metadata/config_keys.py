@@ -1,5 +1,5 @@
 """Every configuration key, declared once: here, in ``metadata.node_settings``, in
-``metadata.topic_config`` or in ``metadata.group_config``.
+``metadata.topic_config``, in ``metadata.group_config`` or in ``metadata.client_metrics``.
 
 Names and defaults are Apache Kafka's wherever Kafka has the key; where ours differ, the line of
 documentation says so. A topic key is declared under its topic name; the key that gives its
@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from metadata.client_metrics import CLIENT_METRICS, subscription_of
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
 from metadata.group_config import GROUP
 from metadata.node_settings import SETTINGS
@@ -23,6 +24,7 @@ from metadata.topic_config import TOPIC, TopicConfig
 from stele.errors import ApiError, ErrorCode
 
 __all__ = [
+    "CLIENT_METRICS_KEYS",
     "GROUP_KEYS",
     "INT_MAX",
     "LONG_MAX",
@@ -36,6 +38,7 @@ __all__ = [
     "nearest",
     "unknown",
     "validate_broker_config",
+    "validate_client_metrics",
     "validate_group_config",
     "validate_together",
     "validate_topic_config",
@@ -216,6 +219,9 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = _by_name(replace(key, scope=Scope.TOPIC) f
 GROUP_KEYS: Mapping[str, ConfigKey] = _by_name(GROUP)
 """The keys that can be set on a consumer group."""
 
+CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = _by_name(CLIENT_METRICS)
+"""The keys that can be set on a subscription to clients' metrics."""
+
 NODE_KEYS: Mapping[str, ConfigKey] = _by_name(
     (
         *_NODE,
@@ -275,6 +281,18 @@ def validate_group_config(name: str, value: str) -> None:
         message = unknown(name, GROUP_KEYS, "group configuration")
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     _parse(key, value)
+
+
+def validate_client_metrics(configs: Mapping[str, str]) -> None:
+    """Check all settings of a subscription to clients' metrics. Raises ApiError, for an unknown key
+    INVALID_REQUEST as Kafka does."""
+    for name in sorted(configs):
+        key = CLIENT_METRICS_KEYS.get(name)
+        if key is None:
+            message = unknown(name, CLIENT_METRICS_KEYS, "configuration of client metrics")
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        _parse(key, configs[name])
+    subscription_of(configs)
 
 
 def validate_together(configs: Mapping[str, str]) -> None:

@@ -1,4 +1,5 @@
-"""The dynamic configurations in an image: of topics, of brokers, of the cluster."""
+"""The dynamic configurations in an image: of topics, of groups, of brokers, of the cluster, and the
+subscriptions to clients' metrics."""
 
 from __future__ import annotations
 
@@ -28,6 +29,10 @@ class ConfigResource(NamedTuple):
     @classmethod
     def group(cls, group_id: str) -> ConfigResource:
         return cls(pb.ConfigResourceType.GROUP, group_id)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        return cls(pb.ConfigResourceType.CLIENT_METRICS, name)
 
 
 CLUSTER = ConfigResource(pb.ConfigResourceType.BROKER, "")

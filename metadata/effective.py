@@ -26,6 +26,7 @@ DYNAMIC_DEFAULT_BROKER = "DYNAMIC_DEFAULT_BROKER"
 DYNAMIC_BROKER = "DYNAMIC_BROKER"
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC"
 DYNAMIC_GROUP = "DYNAMIC_GROUP"
+CLIENT_METRICS = "CLIENT_METRICS"
 
 
 def effective_topic_config(
@@ -122,6 +123,13 @@ def _layers(
     if text is not None:
         yield Layer(name, text, STATIC_BROKER)
     yield Layer(name, key.default or "", DEFAULT)
+
+
+def client_metrics_layers(image: MetadataImage, key: ConfigKey, name: str) -> list[Layer]:
+    """As ``layers``, of a subscription to clients' metrics. Brokers give it no defaults."""
+    found = [Layer(key.name, key.default or "", DEFAULT)]
+    text = image.config(ConfigResource.client_metrics(name)).get(key.name)
+    return found if text is None else [Layer(key.name, text, CLIENT_METRICS), *found]
 
 
 def static_value(key: ConfigKey, static: Mapping[str, str]) -> str | None:

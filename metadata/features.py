@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from metadata.acls import ACL_RECORDS
+from metadata.client_metrics import CLIENT_METRICS_CONFIGS
 from metadata.client_quotas import CLIENT_QUOTA_RECORDS
 from metadata.delegation_tokens import TOKEN_RECORDS
 from metadata.directories import REPLICA_DIRECTORIES
@@ -28,8 +29,8 @@ REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
 """Levels of metadata.version that introduced something. ``metadata.directories``, ``metadata.acls``
-(with ``metadata.scram_credentials``), ``metadata.client_quotas`` and ``metadata.delegation_tokens``
-have others."""
+(with ``metadata.scram_credentials``), ``metadata.client_quotas``, ``metadata.delegation_tokens``
+and ``metadata.client_metrics`` have others."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
@@ -39,6 +40,7 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     5: "the controller knows which replica is in which log directory",
     6: "ACLs and SCRAM credentials",
     7: "quotas of clients, and delegation tokens",
+    8: "subscriptions to the metrics of clients",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -206,6 +208,14 @@ def _losses_of_clients(image: MetadataImage, level: int) -> list[Loss]:
             Loss(
                 f"{tokens} delegation tokens, without which their holders cannot log in: expire "
                 "them first",
+                may_be_dropped=False,
+            )
+        )
+    subscriptions = sum(each.type == pb.ConfigResourceType.CLIENT_METRICS for each in image.configs)
+    if level < CLIENT_METRICS_CONFIGS and subscriptions:
+        found.append(
+            Loss(
+                f"{subscriptions} subscriptions to the metrics of clients: remove them first",
                 may_be_dropped=False,
             )
         )

@@ -8,7 +8,7 @@ from stele.errors import SteleError
 from stele.wire.v1.metadata_pb2 import MetadataRecord
 
 METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 7
+METADATA_VERSION_LEVEL = 8
 """The newest format of the records that this version knows; ``metadata.features`` has all."""
 
 

@@ -2,7 +2,7 @@
 
 Deviations: a member that waits for the next target assignment is asked to come back when it may be
 made. A regular expression never stands for internal topics, and may have a part of RE2's syntax
-(``broker.coordinator.name_pattern``).
+(``metadata.name_pattern``).
 """
 
 from __future__ import annotations

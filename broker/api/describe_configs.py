@@ -1,4 +1,5 @@
-"""DescribeConfigs (32), versions 1-4: the configuration of topics, groups and of this broker.
+"""DescribeConfigs (32), versions 1-4: the configuration of topics, groups,
+subscriptions to clients' metrics and of this broker.
 
 Deviations: a resource named more than once is described once; a topic's synonyms name no coarser
 spelling of a broker's key (log.retention.hours), and give the value in the unit of the finest one.
@@ -26,6 +27,7 @@ from storage.turns import in_slices
 CONFIG_SOURCES = {  # their numbers in the protocol
     effective.DYNAMIC_TOPIC: 1,
     effective.DYNAMIC_GROUP: 8,
+    effective.CLIENT_METRICS: 7,
     effective.DYNAMIC_BROKER: 2,
     effective.DYNAMIC_DEFAULT_BROKER: 3,
     effective.STATIC_BROKER: 4,

@@ -1,7 +1,7 @@
 """ListTransactions (66), versions 0-2: transactional ids that this broker coordinates (KIP-664).
 
 Deviations: a regular expression (KIP-1152) is read as those of consumer groups are
-(``broker.coordinator.name_pattern``).
+(``metadata.name_pattern``).
 """
 
 from __future__ import annotations

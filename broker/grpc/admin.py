@@ -22,6 +22,7 @@ from broker.grpc.messages import unary
 from broker.service import acls, client_quotas, delegation_tokens, records
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
+from broker.service.config_resources import list_resources
 from broker.service.config_view import RESOURCES_AT_ONCE, describe_resource, set_on_topic
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
@@ -107,6 +108,7 @@ class AdminService:
             "DescribeCluster": (pb.DescribeClusterRequest, self._describe_cluster),
             "DescribeTopics": (pb.DescribeTopicsRequest, self._describe_topics),
             "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
+            "ListConfigResources": (pb.ListConfigResourcesRequest, self._list_config_resources),
             "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),
             "DescribeUserScramCredentials": (
                 pb.DescribeUserScramCredentialsRequest,
@@ -368,6 +370,20 @@ class AdminService:
         once = {(each.type, each.name): each for each in request.resources}
         await in_slices(describe, once.values(), RESOURCES_AT_ONCE)
         return answer
+
+    async def _list_config_resources(
+        self, caller: Caller, request: pb.ListConfigResourcesRequest
+    ) -> pb.ListConfigResourcesResponse:
+        await self._present_image(request)
+        try:
+            found = await list_resources(self._context, caller, request.types)
+        except ApiError as error:
+            return pb.ListConfigResourcesResponse(error=error.code, message=error.message)
+        return pb.ListConfigResourcesResponse(
+            resources=await in_slices(
+                lambda each: pb.ConfigResource(type=each.type, name=each.name), found
+            )
+        )
 
     async def _describe_acls(
         self, caller: Caller, request: pb.DescribeAclsRequest

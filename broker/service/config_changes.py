@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.service.changes import accepted_change, check_named, error_code
-from broker.service.config_resources import BROKER_LOGGER, CLIENT_METRICS
+from broker.service.config_resources import BROKER_LOGGER
 from broker.service.context import BrokerContext
 from metadata.security_settings import store_key
 from runtime.authorization.authorizer import CLUSTER, Operation
@@ -34,8 +34,6 @@ def refusal(resource_type: int, nulls: Sequence[str]) -> tuple[ErrorCode, str] |
     """What the controller's form of the request cannot say. ``nulls``: set to no value."""
     if resource_type == BROKER_LOGGER:
         return ErrorCode.INVALID_REQUEST, "log levels of a broker cannot be altered"
-    if resource_type == CLIENT_METRICS:
-        return ErrorCode.INVALID_REQUEST, "telemetry of clients (KIP-714) is not built"
     if nulls:
         return ErrorCode.INVALID_REQUEST, f"null is no value: {', '.join(nulls)}"
     return None

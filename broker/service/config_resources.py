@@ -17,23 +17,23 @@ from storage.turns import in_slices
 BROKER_LOGGER: Final = 8
 """The resource type of a broker's loggers (KIP-412)."""
 
-CLIENT_METRICS: Final = 16
-"""The resource type of a subscription to clients' metrics (KIP-714)."""
-
 _TYPES: Final = (
     ConfigResourceType.TOPIC,
     ConfigResourceType.BROKER,
     BROKER_LOGGER,
-    CLIENT_METRICS,
+    ConfigResourceType.CLIENT_METRICS,
     ConfigResourceType.GROUP,
 )
+
+_WITH_CONFIGS: Final = (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP)
+"""Resources of these types are those that have a configuration."""
 
 
 async def list_resources(
     context: BrokerContext, caller: Caller, types: Collection[int]
 ) -> list[ConfigResource]:
-    """All topics and brokers, and the groups that have a configuration of their own, of the types
-    asked for (none: of all types), by type and name.
+    """All topics and brokers, the subscriptions to clients' metrics, and the groups that have a
+    configuration of their own, of the types asked for (none: of all types), by type and name.
 
     Raises ApiError CLUSTER_AUTHORIZATION_FAILED, and UNSUPPORTED_VERSION for an unknown type.
     """
@@ -55,13 +55,12 @@ async def list_resources(
         if kind in asked:
             brokers = image.sorted_brokers()
             found += [ConfigResource(kind, str(each.broker_id)) for each in brokers]
-    if ConfigResourceType.GROUP in asked:
-        found += await _groups(image)
+    of_configs = asked.intersection(_WITH_CONFIGS)
+    if of_configs:
+        found += await _configured(image, of_configs)
     return found
 
 
-async def _groups(image: MetadataImage) -> list[ConfigResource]:
-    is_group = await in_slices(
-        lambda each: each if each.type == ConfigResourceType.GROUP else None, image.configs
-    )
-    return sorted(each for each in is_group if each is not None)
+async def _configured(image: MetadataImage, types: Collection[int]) -> list[ConfigResource]:
+    found = await in_slices(lambda each: each if each.type in types else None, image.configs)
+    return sorted(each for each in found if each is not None)

@@ -1,4 +1,5 @@
-"""What the configuration of a topic, a group or a broker comes to, key by key, with its source."""
+"""What the configuration of a topic, a group, a broker or a subscription to clients' metrics comes
+to, key by key, with its source."""
 
 from __future__ import annotations
 
@@ -6,11 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker.service.config_resources import CLIENT_METRICS
 from broker.service.context import BrokerContext
-from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope, Type
+from metadata.config_keys import (
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    NODE_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    Scope,
+    Type,
+)
 from metadata.configs import CLUSTER, ConfigResource
-from metadata.effective import DYNAMIC_TOPIC, Layer, layers
+from metadata.effective import DYNAMIC_TOPIC, Layer, client_metrics_layers, layers
 from metadata.image import MetadataImage
 from metadata.security_settings import store_key
 from runtime.authorization.authorizer import Operation, config_resource, refusal, topic_resource
@@ -49,8 +57,8 @@ class DescribedKey:
 def describe_resource(
     context: BrokerContext, caller: Caller, resource_type: int, resource_name: str
 ) -> list[DescribedKey]:
-    """Every key of a topic, of a group (which need not exist) or of this broker, by name; of the
-    cluster's default what is set.
+    """Every key of a topic, of a group or a subscription (which need not exist) or of this broker,
+    by name; of the cluster's default what is set.
 
     Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, TOPIC_AUTHORIZATION_FAILED,
     GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
@@ -65,8 +73,8 @@ def describe_resource(
         return _describe_group(context, resource_name)
     if resource_type == ConfigResourceType.BROKER:
         return _describe_broker(context, resource_name)
-    if resource_type == CLIENT_METRICS:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "telemetry of clients (KIP-714) is not built")
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        return _describe_subscription(context, resource_name)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configuration")
 
 
@@ -89,6 +97,16 @@ def _describe_group(context: BrokerContext, group_id: str) -> list[DescribedKey]
     return [
         DescribedKey(key, layers(image, key, static=static, group=group_id), read_only=False)
         for key in _by_name(GROUP_KEYS)
+    ]
+
+
+def _describe_subscription(context: BrokerContext, name: str) -> list[DescribedKey]:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a subscription to clients' metrics has a name")
+    image = context.image()
+    return [
+        DescribedKey(key, client_metrics_layers(image, key, name), read_only=False)
+        for key in _by_name(CLIENT_METRICS_KEYS)
     ]
 
 

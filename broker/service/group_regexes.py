@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from broker.coordinator.group.consumer.records import ResolvedRegex
-from broker.coordinator.name_pattern import NamePattern, PatternError
 from broker.service.context import BrokerContext
 from metadata.internal_topics import INTERNAL_TOPICS
+from metadata.name_pattern import NamePattern, PatternError
 from runtime.authorization.authorizer import Operation, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey
+from metadata.config_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey
 
 _HEAD = """\
 # Configuration
@@ -27,6 +27,7 @@ The running cluster can override these values, as far as the scope of a key allo
 | cluster only | also dynamically, but only for all brokers at once |
 | topic | on the topic, when it is created or later |
 | group | on the consumer group, whether it exists or not |
+| client metrics | on a subscription to clients' metrics, which exists while a key is set |
 
 The narrowest setting wins: topic or group, then broker, then cluster, then file, then default.
 Names and defaults are Apache Kafka's unless the description says otherwise.
@@ -39,6 +40,7 @@ def page() -> str:
         _HEAD,
         "## Topics\n\n" + _table(TOPIC_KEYS.values(), with_scope=False),
         "## Consumer groups\n\n" + _table(GROUP_KEYS.values(), with_scope=False),
+        "## Client metrics\n\n" + _table(CLIENT_METRICS_KEYS.values(), with_scope=False),
         "## Nodes and the cluster\n\n" + _table(NODE_KEYS.values(), with_scope=True),
     ]
     return "\n".join(sections)

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from stele.admin.acls import AclAdmin
+from stele.admin.client_metrics import ClientMetricsAdmin
 from stele.admin.client_quotas import QuotaAdmin
 from stele.admin.delegation_tokens import TokenAdmin
 from stele.admin.descriptions import (
@@ -60,6 +61,7 @@ class Admin(
     UserAdmin,
     QuotaAdmin,
     TokenAdmin,
+    ClientMetricsAdmin,
 ):
     """Administrates a cluster over asyncio.
 

@@ -9,6 +9,7 @@ from stele.wire.v1 import admin_pb2
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 
 
@@ -116,8 +117,8 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A resource that has configs: a topic, a consumer group, a broker, or all brokers (a broker
-    without a name)."""
+    """A resource that has configs: a topic, a consumer group, a subscription to clients' metrics, a
+    broker, or all brokers (a broker without a name)."""
 
     type: int
     name: str
@@ -133,6 +134,11 @@ class ConfigResource:
         return cls(GROUP_RESOURCE, group_id)
 
     @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        """The configs of one subscription to the metrics of clients."""
+        return cls(CLIENT_METRICS_RESOURCE, name)
+
+    @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
         """The configs of one broker, or (None) the configs that all brokers share."""
         return cls(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
@@ -142,6 +148,8 @@ class ConfigResource:
             return f"topic {self.name}"
         if self.type == GROUP_RESOURCE:
             return f"group {self.name}"
+        if self.type == CLIENT_METRICS_RESOURCE:
+            return f"client metrics {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
 
 

@@ -1,4 +1,5 @@
-"""The part of the synchronous ``Admin`` for users, their access rules, quotas and tokens."""
+"""The part of the synchronous ``Admin`` for users, their access rules, quotas, tokens and
+metrics."""
 
 from __future__ import annotations
 
@@ -247,3 +248,15 @@ class AccessAdmin(Face):
         >>> admin.explain_client_quotas("orders-app", "orders-1")
         """
         return self._run(lambda: self._admin.explain_client_quotas(user, client_id))
+
+    # ------------------------------------------------------------------------- metrics
+
+    def list_client_metrics(self, *, linearizable: bool = True) -> list[str]:
+        """The names of all subscriptions to clients' metrics, sorted.
+
+        ``alter_configs`` and ``describe_configs`` change and show them, as
+        ``ConfigResource.client_metrics(name)``. Raises ApiError.
+
+        >>> admin.list_client_metrics()
+        """
+        return self._run(lambda: self._admin.list_client_metrics(linearizable=linearizable))

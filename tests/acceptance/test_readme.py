@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
-from broker.service import config_changes
-from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.administration.client_quotas import check_value, entity_of
 from runtime.config.node import ConfigError, load
@@ -89,7 +87,6 @@ def unadvertised(*keys: int) -> None:
 
 def refused_telemetry() -> None:
     unadvertised(*TELEMETRY)
-    assert config_changes.refusal(CLIENT_METRICS, []) is not None
 
 
 def refused_for_topics(name: str, value: str) -> None:

@@ -21,6 +21,7 @@ PRINTS_ITS_OWN_FORMAT = {
     *("server", "dev", "demo", "consume", "reassign generate", "spark run"),
     *("users add", "users password", "users remove"),
     *("quotas set", "quotas remove", "tokens renew", "tokens expire"),
+    *("telemetry subscribe", "telemetry unsubscribe"),
 }
 """Commands without --json: they run in the foreground, print records or a plan already, or print no
 data."""
@@ -80,6 +81,9 @@ ARGUMENTS = {
     "quotas list": [],
     "quotas remove": ["--user", "ann"],
     "quotas why": ["ann"],
+    "telemetry subscribe": ["m", "--metrics", "*"],
+    "telemetry unsubscribe": ["m"],
+    "telemetry list": [],
     "tokens create": [],
     "tokens list": [],
     "tokens renew": ["id"],

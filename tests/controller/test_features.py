@@ -226,6 +226,24 @@ def test_configurations_of_groups_hold_every_downgrade_below_their_level(machine
     assert update(machine, 3, DOWN).error == 0
 
 
+def test_subscriptions_to_metrics_hold_every_downgrade_below_their_level(machine: Machine) -> None:
+    config = pb.ConfigRecord(
+        resource_type=pb.ConfigResourceType.CLIENT_METRICS,
+        resource_name="m",
+        name="metrics",
+        value="*",
+    )
+    delta = MetadataDelta(machine.image)
+    delta.replay(machine.next_offset, pb.MetadataRecord(config=config))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    for kind in (DOWN, UNSAFE):
+        answer = update(machine, 7, kind)
+        assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "1 subscriptions to the metrics of clients" in answer.message
+    assert update(machine, 8, DOWN).error == 0
+
+
 def test_acls_hold_every_downgrade_below_their_level(machine: Machine) -> None:
     delta = MetadataDelta(machine.image)
     delta.replay(machine.next_offset, record_of(acl(), bytes(16)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metadata.config_keys import (
+    CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     NODE_KEYS,
     NUM_PARTITIONS,
@@ -30,7 +31,12 @@ from metadata.security_settings import store_key
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 
-EVERY_KEY = [*TOPIC_KEYS.values(), *GROUP_KEYS.values(), *NODE_KEYS.values()]
+EVERY_KEY = [
+    *TOPIC_KEYS.values(),
+    *GROUP_KEYS.values(),
+    *CLIENT_METRICS_KEYS.values(),
+    *NODE_KEYS.values(),
+]
 
 
 @pytest.mark.parametrize("key", EVERY_KEY, ids=lambda k: k.name)

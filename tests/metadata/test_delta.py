@@ -14,7 +14,7 @@ from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta, replay_values
 from metadata.image import EMPTY, MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
-from metadata.records import MetadataError, decode, encode
+from metadata.records import METADATA_VERSION_LEVEL, MetadataError, decode, encode
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.metadata import metric_names
 
@@ -194,10 +194,12 @@ def test_what_does_not_fit_is_an_error(wrong: list[pb.MetadataRecord]) -> None:
         image_of(*wrong)
 
 
-@pytest.mark.parametrize("level", [0, 8, -1])
+@pytest.mark.parametrize("level", [0, METADATA_VERSION_LEVEL + 1, -1])
 def test_a_metadata_version_that_is_not_known_stops_the_node(level: int) -> None:
     feature = pb.FeatureLevelRecord(name="metadata.version", level=level)
-    with pytest.raises(MetadataError, match="this node knows 1 to 7: upgrade it"):
+    with pytest.raises(
+        MetadataError, match=f"this node knows 1 to {METADATA_VERSION_LEVEL}: upgrade it"
+    ):
         image_of(record(feature_level=feature))
 
 

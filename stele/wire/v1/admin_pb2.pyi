@@ -429,6 +429,26 @@ class DescribeConfigsResponse(_message.Message):
     resources: _containers.RepeatedCompositeFieldContainer[DescribeConfigsResponse.Resource]
     def __init__(self, resources: _Optional[_Iterable[_Union[DescribeConfigsResponse.Resource, _Mapping]]] = ...) -> None: ...
 
+class ListConfigResourcesRequest(_message.Message):
+    __slots__ = ("types", "min_metadata_offset", "linearizable")
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    types: _containers.RepeatedScalarFieldContainer[int]
+    min_metadata_offset: int
+    linearizable: bool
+    def __init__(self, types: _Optional[_Iterable[int]] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+
+class ListConfigResourcesResponse(_message.Message):
+    __slots__ = ("error", "message", "resources")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ...) -> None: ...
+
 class TopicPartitionName(_message.Message):
     __slots__ = ("topic", "partition")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

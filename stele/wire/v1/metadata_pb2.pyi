@@ -17,12 +17,14 @@ class ConfigResourceType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONFIG_RESOURCE_UNSPECIFIED: _ClassVar[ConfigResourceType]
     TOPIC: _ClassVar[ConfigResourceType]
     BROKER: _ClassVar[ConfigResourceType]
+    CLIENT_METRICS: _ClassVar[ConfigResourceType]
     GROUP: _ClassVar[ConfigResourceType]
 RECOVERED: LeaderRecoveryState
 RECOVERING: LeaderRecoveryState
 CONFIG_RESOURCE_UNSPECIFIED: ConfigResourceType
 TOPIC: ConfigResourceType
 BROKER: ConfigResourceType
+CLIENT_METRICS: ConfigResourceType
 GROUP: ConfigResourceType
 
 class MetadataRecord(_message.Message):

@@ -125,7 +125,13 @@ async def test_single_keys_are_changed_and_each_resource_is_answered(version: in
         (BROKER, "one", {"log.retention.ms": (SET, "1")}, ErrorCode.INVALID_REQUEST),
         (BROKER, "1", {"log.dirs": (SET, "/x")}, ErrorCode.INVALID_CONFIG),
         (LOGGER, "1", {"kafka": (SET, "DEBUG")}, ErrorCode.INVALID_REQUEST),
-        (CLIENT_METRICS, "x", {"metrics": (SET, "x")}, ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", {"metrics": (SET, "x")}, ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", {"metrics": (SET, None)}, ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", {"metric": (SET, "x")}, ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", {"interval.ms": (SET, "99")}, ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", {"interval.ms": (SET, "soon")}, ErrorCode.INVALID_CONFIG),
+        (CLIENT_METRICS, "m", {"interval.ms": (APPEND, "1")}, ErrorCode.INVALID_CONFIG),
+        (CLIENT_METRICS, "m", {"match": (SET, "user=ann")}, ErrorCode.INVALID_CONFIG),
         (GROUP, "", {SESSION: (SET, "50000")}, ErrorCode.INVALID_REQUEST),
         (GROUP, "g", {SESSION: (SET, None)}, ErrorCode.INVALID_REQUEST),
         (GROUP, "g", {SESSION: (SET, "soon")}, ErrorCode.INVALID_CONFIG),
@@ -293,13 +299,61 @@ async def test_a_group_has_a_configuration_of_its_own() -> None:
 
 
 @virtual
-async def test_the_nameless_group_and_the_metrics_of_clients_are_not_described() -> None:
-    asked = [(GROUP, ""), (CLIENT_METRICS, "x"), (99, "x")]
+async def test_the_nameless_group_and_subscription_are_not_described() -> None:
+    asked = [(GROUP, ""), (CLIENT_METRICS, ""), (99, "x")]
     request = describing.DescribeConfigsRequest(
         [describing.DescribeConfigsResource(*each) for each in asked]
     )
     answer = await Edges().client().call(describing.API, 4, request)
     assert {each.error_code for each in answer.results} == {ErrorCode.INVALID_REQUEST}
+
+
+@virtual
+async def test_a_subscription_to_metrics_lives_as_long_as_a_key_is_set() -> None:
+    edges = _edges()
+    client = edges.client()
+
+    async def alter(changes: Changes) -> int:
+        answer = await client.call(incremental.API, 1, _incremental((CLIENT_METRICS, "m", changes)))
+        return answer.responses[0].error_code
+
+    async def described() -> list[tuple[str, str | None, int]]:
+        request = describing.DescribeConfigsRequest(
+            [describing.DescribeConfigsResource(CLIENT_METRICS, "m")]
+        )
+        (result,) = (await client.call(describing.API, 4, request)).results
+        return [(each.name, each.value, each.config_source) for each in result.configs]
+
+    async def listed() -> list[str]:
+        answer = await client.call(listing.API, 0, listing.ListConfigResourcesRequest())
+        assert all(each.resource_type == CLIENT_METRICS for each in answer.config_resources)
+        return [each.resource_name for each in answer.config_resources]
+
+    assert await listed() == []
+    assert await described() == [("interval.ms", "300000", 5), ("match", "", 5), ("metrics", "", 5)]
+    changes: Changes = {"metrics": (SET, "a."), "interval.ms": (SET, "1000")}
+    assert await alter(changes) == ErrorCode.NONE
+    assert await alter({"metrics": (APPEND, "b.,a.")}) == ErrorCode.NONE
+    assert await described() == [
+        ("interval.ms", "1000", 7),
+        ("match", "", 5),
+        ("metrics", "a.,b.", 7),
+    ]
+    assert await alter({"interval.ms": (SET, "1")}) == ErrorCode.INVALID_REQUEST
+    assert await listed() == ["m"]
+    assert await alter({"metrics": (DELETE, None), "interval.ms": (DELETE, None)}) == ErrorCode.NONE
+    assert await listed() == []
+
+
+@virtual
+async def test_a_subscription_needs_the_level_of_every_node() -> None:
+    edges = Edges()
+    level = pb.FeatureLevelRecord(name=METADATA_VERSION, level=7)
+    edges.commit(pb.MetadataRecord(feature_level=level))
+    request = _incremental((CLIENT_METRICS, "m", {"metrics": (SET, "a.")}))
+    (refused,) = (await edges.client().call(incremental.API, 1, request)).responses
+    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "metadata.version 8" in (refused.error_message or "")
 
 
 @virtual
@@ -311,6 +365,8 @@ async def test_what_can_have_a_configuration_is_listed() -> None:
     for group in ("h", "g"):
         changes: Changes = {SESSION: (SET, "50000")}
         await client.call(incremental.API, 1, _incremental((GROUP, group, changes)))
+    changes = {"metrics": (SET, "*")}
+    await client.call(incremental.API, 1, _incremental((CLIENT_METRICS, "m", changes)))
     brokers = [str(each.broker_id) for each in edges.publisher.image.sorted_brokers()]
 
     async def listed(version: int, types: list[int]) -> list[tuple[int, str]]:
@@ -325,11 +381,12 @@ async def test_what_can_have_a_configuration_is_listed() -> None:
         (TOPIC, "b"),
         *((BROKER, each) for each in brokers),
         *((LOGGER, each) for each in brokers),
+        (CLIENT_METRICS, "m"),
         *groups,
     ]
     assert await listed(1, [GROUP, GROUP]) == groups
-    assert await listed(1, [CLIENT_METRICS]) == []
-    assert await listed(0, []) == [], "which asks for the metrics of clients"
+    assert await listed(1, [CLIENT_METRICS]) == [(CLIENT_METRICS, "m")]
+    assert await listed(0, []) == [(CLIENT_METRICS, "m")]
     answer = await client.call(listing.API, 1, listing.ListConfigResourcesRequest([GROUP, 99]))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.config_resources == []

@@ -23,7 +23,7 @@ Way = tuple[Need, ...]
 THERE: Final = topic_resource("there")
 NEW: Final = topic_resource("new")
 O = Operation  # noqa: E741
-_TOPIC, _GROUP, _BROKER = 2, 32, 4
+_TOPIC, _GROUP, _BROKER, _METRICS = 2, 32, 4, 16
 
 
 class Asked(NamedTuple):
@@ -90,6 +90,11 @@ _ADMIN: Final = (
     _admin("DescribeConfigs", _described(_TOPIC, "there"), _of((O.DESCRIBE_CONFIGS, THERE)), T29),
     _admin("DescribeConfigs", _described(_GROUP, "g"), _of((O.DESCRIBE_CONFIGS, G)), G30),
     _admin("DescribeConfigs", _described(_BROKER, "1"), _cluster(O.DESCRIBE_CONFIGS), C31),
+    _admin("DescribeConfigs", _described(_METRICS, "m"), _cluster(O.DESCRIBE_CONFIGS), C31),
+    _admin(
+        "ListConfigResources", admin.ListConfigResourcesRequest(),
+        _cluster(O.DESCRIBE_CONFIGS), C31,
+    ),
     _admin("ElectLeaders", admin.ElectLeadersRequest(), _cluster(O.ALTER), C31),
     _admin(
         "AlterPartitionReassignments", admin.AlterPartitionReassignmentsRequest(),

@@ -77,7 +77,8 @@ class NamePattern:
         # Likewise, but only at the start of a name, and only at its end.
         self._skips_at_start: dict[int, int] = {}
         self._skips_at_end: dict[int, int] = {}
-        self.work = 0  # so far: at most WORK_MAX
+        # So far: at most WORK_MAX. If it is used for long, its owner sets this to 0 now and then.
+        self.work = 0
         self._skips: list[tuple[int, ...]] = []  # states that are reached without a character
         end = self._state()
         self._end = end

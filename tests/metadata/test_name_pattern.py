@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.name_pattern import EXPRESSION_MAX, STATES_MAX, NamePattern, PatternError
+from metadata.name_pattern import EXPRESSION_MAX, STATES_MAX, NamePattern, PatternError
 
 NAMES = st.text("aAbB1._-", max_size=8)
 ATOMS = st.sampled_from(
