@@ -52,10 +52,8 @@ class LogAppends:
         self._config = log.config  # that ``_room`` is of
         self._room = LogRoom(log.config, log.name)
 
-    def _room_by(self, config: LogConfig) -> LogRoom:
-        if config is not self._config:
-            self._config, self._room = config, LogRoom(config, self._log.name)
-        return self._room
+    def _take_config(self, config: LogConfig) -> None:
+        self._config, self._room = config, LogRoom(config, self._log.name)
 
     # ------------------------------------------------------------------------- the leader
 
@@ -93,8 +91,9 @@ class LogAppends:
             log_append_time_ms=now_ms if config.log_append_time else None,
         )
         size, newest_ms = header.size_bytes, header.max_timestamp_ms
-        room = self._room_by(config)
-        if not room.fits(log.segments.active, size, last_offset, newest_ms, now_ms):
+        if config is not self._config:
+            self._take_config(config)
+        if not self._room.fits(log.segments.active, size, last_offset, newest_ms, now_ms):
             self.roll()
         segment = log.segments.active
         marker: EndMarker | None = None
@@ -124,9 +123,10 @@ class LogAppends:
         # Drop an epoch at the log's end: this replica led it and wrote nothing. The current
         # leader's batches at this offset may be of an earlier epoch.
         log.epochs.truncate_from(first_offset)
-        view, room = memoryview(data), self._room_by(log.config)
-        now_ms = self._clock.time_ms()
-        for run in runs_of(view, log, room, verify_crc=verify_crc, now_ms=now_ms):
+        view, now_ms = memoryview(data), self._clock.time_ms()
+        if log.config is not self._config:
+            self._take_config(log.config)
+        for run in runs_of(view, log, self._room, verify_crc=verify_crc, now_ms=now_ms):
             if run.roll_first:
                 self.roll()
             self._append_run(view, run)

@@ -91,8 +91,9 @@ def handle(
         produce = request.produce
     else:
         produce = _begun(context, request_context, request)
-        for data, partition in _partitions(request):
-            produce.add(data.name, data.topic_id, partition.index, _batch(partition))
+        for data in request.topic_data:
+            for partition in data.partition_data:
+                produce.add(data.name, data.topic_id, partition.index, _batch(partition))
 
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:

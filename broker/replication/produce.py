@@ -334,7 +334,7 @@ class ProduceRequests:
         try:
             replica = self._leader_of(entry, acks)
             header, checks = self._validated(replica, entry)
-            is_sound = next(checks, _SOUND) is _SOUND
+            is_sound = checks.is_over or next(checks, _SOUND) is _SOUND
             if not is_sound or target_of(replica.config, header) is not None:
                 batch = _Unchecked(request, entry, acks, result)
                 batch.header, batch.checks = header, checks

@@ -85,4 +85,5 @@ class Produce:
 
     def _finish(self, results: list[ProduceResult]) -> None:
         self._context.metrics.produce_waiting -= 1
-        self._done(merge(self._items, ProduceEntry, results))
+        all_begun = len(self._entries) == len(self._items)
+        self._done(results if all_begun else merge(self._items, ProduceEntry, results))

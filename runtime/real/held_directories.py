@@ -27,6 +27,8 @@ from world.disk import SyncFailedError
 
 H = TypeVar("H")
 
+_OWNERS_MAX: Final = 4096
+
 
 class HeldDirectories(Generic[H]):
     """The handle of each owned directory, and the first failed sync there."""
@@ -34,15 +36,20 @@ class HeldDirectories(Generic[H]):
     def __init__(self) -> None:
         self._handles: dict[str, H] = {}
         self._failures: dict[str, OSError] = {}
+        # The innermost owned directory of each path that was asked for; "" if there is none. A log
+        # asks for the path of its active segment at each sync.
+        self._owners: dict[str, str] = {}
 
     def hold(self, path: str, handle: H) -> None:
         self._handles[path] = handle
+        self._owners.clear()
 
     def release(self, path: str, handle: H) -> bool:
         """Whether it was held by this handle until now."""
         if self._handles.get(path) is not handle:
             return False
         del self._handles[path]
+        self._owners.clear()
         self._failures.pop(path, None)
         return True
 
@@ -65,6 +72,23 @@ class HeldDirectories(Generic[H]):
             raise SyncFailedError(error.errno, f"an earlier sync failed: {error}", paths[0])
 
     def _innermost(self, paths: Sequence[str]) -> str:
+        if not paths:
+            return ""
+        first = self._owners.get(paths[0])
+        if first is None:
+            first = self._owner(paths[0])
+        for path in paths[1:]:
+            if self._owners.get(path) != first and self._owner(path) != first:
+                return self._common_owner(paths)
+        return first
+
+    def _owner(self, path: str) -> str:
+        if len(self._owners) >= _OWNERS_MAX:
+            self._owners.clear()
+        owner = self._owners[path] = self._common_owner((path,))
+        return owner
+
+    def _common_owner(self, paths: Sequence[str]) -> str:
         found = ""
         for path in self._handles:
             if len(path) > len(found) and all(_is_within(each, path) for each in paths):
