@@ -49,7 +49,6 @@ class _Begun(NamedTuple):
     """The leader's own log begins at ``start_offset`` from now on."""
 
     replica: Replica
-    leader_epoch: int
     start_offset: int
 
 
@@ -98,7 +97,7 @@ class DeleteRequests:
                 f"{replica!r}: its cleanup.policy deletes nothing, so nobody may",
             )
         replica.begin_at(start_offset)
-        return _Begun(replica, replica.machine.leader_epoch, start_offset)
+        return _Begun(replica, start_offset)
 
     async def _persist(self, replicas: Sequence[Replica]) -> None:
         for directory in {replica.directory: None for replica in replicas}:
@@ -111,7 +110,7 @@ class DeleteRequests:
         replica, machine = begun.replica, begun.replica.machine
         if replica.refusal is not ErrorCode.NONE:
             return DeletionResult(replica.refusal)  # the disk took its time
-        if not machine.is_leader or machine.leader_epoch != begun.leader_epoch:
+        if not machine.is_leader:
             return DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.durable_start_offset < begun.start_offset:
             return DeletionResult(ErrorCode.KAFKA_STORAGE_ERROR)

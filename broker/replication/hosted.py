@@ -85,13 +85,10 @@ class HostedPartition:
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker leads it still, in the same epoch and with the same records."""
-        machine = self._replica.machine
-        return (
-            machine.is_leader
-            and machine.leader_epoch == self.leader_epoch
-            and self._replica.has_tenure(self._tenure)
-        )
+        """Whether this broker leads it still, in the same epoch and with the same records. An epoch
+        has one leader, so nobody else leads before the epoch rises."""
+        is_same_epoch = self._replica.machine.leader_epoch == self.leader_epoch
+        return is_same_epoch and self._replica.has_tenure(self._tenure)
 
     @property
     def refusal(self) -> ErrorCode:

@@ -105,10 +105,11 @@ class TransactionalBatches(Generic[B]):
             return False  # it is in the log already, and its transaction has ended since
         self._check_first(replica, key, header, adds=transaction.adds_partition)
         # A verdict of before this leadership does not hold: the batch asks anew.
-        batch_of_verdict, verdict = self._verdict or (None, None)
-        if batch_of_verdict is batch and verdict is not None and verdict.holds(replica):
-            self._lowest.pop(key, None)
-            return False
+        if self._verdict is not None:
+            batch_of_verdict, verdict = self._verdict
+            if batch_of_verdict is batch and verdict.holds(replica):
+                self._lowest.pop(key, None)
+                return False
         guard = self.guards.of(replica, producer_id, header.producer_epoch)
         asked = self._asked[key] = _Verification(header.producer_epoch, guard)
         asked.batches.append(batch)

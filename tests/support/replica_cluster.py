@@ -222,13 +222,20 @@ class Node:
         max_wait_ms: int = 0,
         min_bytes: int = 1,
         epoch: int = -1,
+        last_epoch: int = -1,
         partition: PartitionId = P0,
         replica_id: int = -1,
         replica_epoch: int = -1,
         read_committed: bool = False,
         any_replica: bool = False,
     ) -> FetchResult:
-        entry = FetchEntry(partition, offset, 1 << 20, current_leader_epoch=epoch)
+        entry = FetchEntry(
+            partition,
+            offset,
+            1 << 20,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=last_epoch,
+        )
 
         def begin(done: Done) -> None:
             asked = AskedFetch(

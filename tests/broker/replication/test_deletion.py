@@ -235,6 +235,21 @@ async def test_refused(cluster: ReplicaCluster) -> None:
 
 
 @with_topic
+async def test_a_leader_that_is_deposed_while_it_writes_the_start_says_so_at_once(
+    cluster: ReplicaCluster,
+) -> None:
+    await write(cluster, 1)
+    node = cluster[1]
+    node.disk.faults.extra_sync_s = 0.5
+    began = cluster.simulation.now
+    deleting = asyncio.ensure_future(node.delete(1))
+    await until(lambda: node.replica().log.start_offset == 1)
+    cluster.change(leader=2)
+    assert (await deleting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster.simulation.now < began + 5, "it does not wait for the time-out"
+
+
+@with_topic
 async def test_a_topic_that_is_only_compacted_keeps_its_records(cluster: ReplicaCluster) -> None:
     replica = cluster[1].replica()
     values = {**vars(replica.config), "cleanup_policy": ("compact",)}

@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from broker.replication.moves import RESERVE_BYTES
 from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -189,6 +190,33 @@ async def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_to_be(
     await until(cluster[2].holds)
     assert place(cluster[2]) == OTHER_DIRECTORY
     assert futures(cluster[2]) == []
+
+
+@with_brokers(brokers=2, directories=DIRECTORIES)
+async def test_a_replica_is_not_made_in_the_directory_that_failed_since_it_was_asked_for(
+    cluster: ReplicaCluster,
+) -> None:
+    cluster.create_topic((1,), min_insync=1)
+    node = cluster[2]
+    await until(lambda: node.image.topic(TOPIC) is not None)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.REPLICA_NOT_AVAILABLE
+    node.directories[1].offline = OSError("it failed")
+    cluster.change(replicas=(1, 2))
+    await until(node.holds)
+    assert place(node) == DIRECTORY
+
+
+@with_topic(settings=SLOW)
+async def test_a_copy_may_fill_its_disk_up_to_the_reserve(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    writer = Writer(node)
+    await writer.write(15, size=20_000)  # one slice and a little more
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await begun(node, OTHER_DIRECTORY)
+    node.disk.faults.quota_bytes = node.disk.used_bytes() + RESERVE_BYTES
+    hurry(node)
+    await moved(node, OTHER_DIRECTORY)
+    writer.check(await values(node))
 
 
 @with_topic(settings=SLOW)

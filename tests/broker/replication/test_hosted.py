@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.replication.hosted import VERIFIED_MAX, HostedPartition
+from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
-from stele.ids import TopicPartition
-from tests.support.batches import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster
+from stele.ids import PartitionId, TopicPartition
+from storage.compaction.rewriting import emptied
+from tests.support.batches import header_of, make_batch
+from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
 from tests.support.replicated_transactions import Coordinator, marker
 from tests.support.replication import with_topic
+from tests.support.timing import until
 
 
 class Confirming:
@@ -89,3 +92,63 @@ async def test_the_records_of_a_log_that_begins_within_a_batch_begin_there(
         return [each.offset async for loaded in hosted.records() for each in loaded.records]
 
     assert await leader.process.run(read()) == [2, 3, 4]
+
+
+@with_topic
+async def test_batches_that_compaction_has_emptied_are_passed_over(cluster: ReplicaCluster) -> None:
+    """They stay for the sake of their producer's sequence."""
+    leader = cluster[1]
+    await leader.produce(make_batch(2))
+    empty = emptied(header_of(make_batch(producer=(7, 0, 0), base_offset=2)))
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+
+    async def read() -> list[int]:
+        leader.replica().log.append_as_follower(empty)
+        leader.replica().log.append_as_follower(make_batch(1, base_offset=3))
+        return [each.offset async for loaded in hosted.records() for each in loaded.records]
+
+    assert await leader.process.run(read()) == [0, 1, 3]
+
+
+@with_topic
+async def test_only_a_leader_with_a_log_hosts_a_partition(cluster: ReplicaCluster) -> None:
+    leader, follower = cluster[1], cluster[2]
+    assert leader.manager.hosting.host(PartitionId(TOPIC_ID, 7)) is None, "there is none"
+    assert follower.manager.hosting.host(P0) is None
+    assert leader.manager.hosting.host(P0) is not None
+
+    async def fail() -> None:
+        leader.manager.take_down(leader.replica(), ReplicaState.OFFLINE)
+
+    await leader.process.run(fail())
+    assert leader.replica().machine.is_leader
+    assert leader.manager.hosting.host(P0) is None
+
+
+def may_answer(hosted: HostedPartition) -> bool:
+    assert hosted.refusal in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return hosted.refusal is ErrorCode.NONE
+
+
+@with_topic
+async def test_a_coordinator_of_an_earlier_leadership_may_answer_nothing(
+    cluster: ReplicaCluster,
+) -> None:
+    """Another leader may have written records that its state lacks."""
+    leader = cluster[1]
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+    assert may_answer(hosted)
+    leader.lease = False
+    assert not may_answer(hosted)
+    leader.lease = True
+    cluster.change(leader=2)
+    await until(lambda: not leader.replica().machine.is_leader)
+    assert not may_answer(hosted)
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.is_leader)
+    assert not may_answer(hosted)
+    anew = leader.manager.hosting.host(P0)
+    assert anew is not None
+    assert may_answer(anew)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.replication.fetch_turns import TURN_BYTES
-from broker.replication.types import FetchEntry, ProduceEntry
+from broker.replication.types import EpochEnd, FetchEntry, ProduceEntry
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch
 from tests.support.fetches import AskedFetch
@@ -131,6 +131,24 @@ async def test_a_cancelled_fetch_is_not_answered(cluster: ReplicaCluster) -> Non
     await cluster[1].produce()
     assert answers == []
     assert not cluster[1].replica().consumers
+
+
+@with_topic
+async def test_a_consumer_waits_for_its_minimum_of_bytes_also_if_it_names_its_last_epoch(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster[1].produce()
+    began = cluster.simulation.now
+    result = await cluster[1].fetch(0, max_wait_ms=300, min_bytes=1 << 20, last_epoch=0)
+    assert (len(result.records), cluster.simulation.now >= began + 0.3) == (1, True)
+    cluster.change(leader=2)
+    await until(lambda: cluster[2].replica().machine.is_leader)
+    await cluster[2].produce()
+    began = cluster.simulation.now
+    await until(lambda: cluster[2].replica().machine.high_watermark == 2)
+    ahead = await cluster[2].fetch(2, max_wait_ms=300, min_bytes=1 << 20, last_epoch=0)
+    assert ahead.diverging == EpochEnd(0, 1)
+    assert cluster.simulation.now < began + 0.3, "a divergence is told at once"
 
 
 def noting(answered: list[int], number: int) -> Callable[[object], None]:

@@ -113,6 +113,13 @@ async def test_who_is_in_sync_is_never_held_back(cluster: ReplicaCluster) -> Non
     assert cluster.state().isr == (1, 2)
 
 
+@with_topic
+async def test_consumers_are_never_held_back(cluster: ReplicaCluster) -> None:
+    throttle(cluster, LEADERS, rate=0)
+    await cluster[1].produce(make_batch(value=VALUE))
+    assert len((await cluster[1].fetch(0)).records) == 1
+
+
 @pytest.mark.parametrize(("name", "topic"), [("replicas", True), ("rate", False)])
 @with_topic
 async def test_a_throttle_ends_with_its_list_or_its_rate(

@@ -85,6 +85,26 @@ async def test_a_full_disk_puts_off_the_time_when_the_copy_counts(cluster: Repli
 
 
 @with_topic
+async def test_a_stop_does_not_wait_for_a_copy_that_cannot_count(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    writer = Writer(node)
+    await writer.write(5)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await switched(node)
+    node.disk.faults.quota_bytes = node.disk.used_bytes()
+    node.disk.faults.extra_sync_s = 0
+    await asyncio.sleep(3)
+    assert node.manager.moves.is_settling(P0)
+    async with asyncio.timeout(60):
+        await node.stop()
+    node.disk.faults.quota_bytes = None
+    await node.start()
+    cluster.register(node)
+    await until(lambda: node.holds() and node.replica().machine.is_leader)
+    writer.check(await values(node))
+
+
+@with_topic
 async def test_a_copy_whose_directory_fails_before_it_counts_is_given_up(
     cluster: ReplicaCluster,
 ) -> None:
