@@ -27,6 +27,10 @@ _TOTALS = (
     ("throttled_bytes_in", "Bytes fetched of throttled replicas (FollowerReplication byte-rate)."),
     ("throttled_bytes_out", "Bytes sent of throttled replicas (LeaderReplication byte-rate)."),
     ("failed_produce_total", "Partitions refused in Produce (FailedProduceRequestsPerSec)."),
+    (
+        "refused_producers_total",
+        "Batches of new producers refused because a partition had producer.ids.max of them.",
+    ),
     ("isr_shrinks_total", "ISR members taken out by this leader (IsrShrinksPerSec)."),
     ("isr_expands_total", "ISR members taken in by this leader (IsrExpandsPerSec)."),
     (
@@ -47,6 +51,7 @@ _BY_TOPIC = (
 _PRESENT = (
     ("leader_count", "Partitions that this broker leads (LeaderCount)."),
     ("partition_count", "Replicas on this broker (PartitionCount)."),
+    ("producer_ids", "Producers that the logs here remember, by partition (ProducerIdCount)."),
     ("under_replicated", "Led partitions with fewer in sync than assigned."),
     ("under_min_isr", "Led partitions below min.insync.replicas (UnderMinIsrPartitionCount)."),
     ("at_min_isr", "Led partitions exactly at min.insync.replicas (AtMinIsrPartitionCount)."),
@@ -55,6 +60,7 @@ _PRESENT = (
 )
 _NAMES = {
     "failed_produce_total": "stele_failed_produce_requests",
+    "refused_producers_total": "stele_refused_producers",
     "isr_shrinks_total": "stele_isr_shrinks",
     "isr_expands_total": "stele_isr_expands",
     "transactions_cut_total": "stele_transactions_cut",

@@ -485,6 +485,13 @@ class NodeSettings:
         "How long an idle idempotent producer is remembered.",
         minimum=1,
     )
+    producer_ids_max = integer(
+        100000,
+        "The most producers that a partition remembers (Kafka: no limit). Batches of a further one "
+        "are refused with NOT_ENOUGH_REPLICAS, until others were idle for "
+        "producer.id.expiration.ms.",
+        minimum=1,
+    )
 
 
 SETTINGS: Mapping[str, Setting[int] | Setting[bool] | Setting[float] | Setting[str]] = {

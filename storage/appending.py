@@ -73,7 +73,7 @@ class LogAppends:
             raise ValueError(f"epoch {leader_epoch} after {log.epochs.latest_epoch} in {log}")
         config = log.config
         if header.producer_id >= 0 and check_sequence:
-            original = log.producers.check(header)
+            original = log.producers.check(header, config.producer_ids_max)
             if original is not None:
                 time_ms = original.append_time_ms if config.log_append_time else NO_TIMESTAMP
                 return AppendResult(original.base_offset, original.last_offset, time_ms, True)

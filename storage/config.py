@@ -43,6 +43,8 @@ class LogConfig:
     delete_retention_ms: int = 24 * 3600 * 1000
     """How long a tombstone stays after the first round of compaction that found it."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
+    producer_ids_max: int = 100_000
+    """A leader takes no batch of a further producer. A follower takes what its leader has."""
 
     @property
     def strict_flush(self) -> bool:

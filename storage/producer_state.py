@@ -35,6 +35,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from stele.wire.control_records import EndMarker
 from stele.world import Buffer
+from storage.producer_admission import ProducerAdmission
 
 CACHED_BATCHES: Final = 5
 """The number of batches of a producer that are remembered, so that repetitions are recognized. It
@@ -125,7 +126,7 @@ class _Change(NamedTuple):
 class ProducerStates:
     """All producers of one log, as of its offset ``end_offset``."""
 
-    __slots__ = ("_changes", "_entries", "_ids", "_open", "_undoable_from")
+    __slots__ = ("_admission", "_changes", "_entries", "_ids", "_open", "_undoable_from", "begun")
 
     def __init__(self, offset: int = 0) -> None:
         """``offset``: of the log at which nothing was appended yet that is noted here."""
@@ -138,6 +139,9 @@ class ProducerStates:
         self._changes: deque[_Change] = deque()
         self._undoable_from = offset  # all changes from here on are in ``_changes``
         self._ids: list[int] | None = None  # while ``ids_after`` is asked for part after part
+        self._admission = ProducerAdmission()
+        self.begun = 0
+        """How many producers were added by batches."""
 
     @classmethod
     def of(cls, offset: int, entries: Iterable[ProducerEntry]) -> ProducerStates:
@@ -196,8 +200,11 @@ class ProducerStates:
             and entry.epoch < producer_epoch
         )
 
-    def check(self, header: BatchHeader) -> AppendedBatch | None:
+    def check(self, header: BatchHeader, most: int = NEVER) -> AppendedBatch | None:
         """Check that a batch may be appended. Returns the original if it repeats a batch.
+
+        ``most``: the most producers that may be remembered. Raises UnknownProducerRefusedError for
+        one too many.
 
         Raises ApiError INVALID_PRODUCER_EPOCH for a fenced epoch. Raises ApiError
         OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new epoch that does not begin with sequence 0,
@@ -208,6 +215,7 @@ class ProducerStates:
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
+            self._admission.check(header, len(self._entries), most)
             return None
         if header.producer_epoch < entry.epoch:
             raise ApiError(
@@ -277,7 +285,9 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         coordinator_epoch = first_offset = NONE
         batches: tuple[AppendedBatch, ...] = ()
-        if entry is not None:
+        if entry is None:
+            self.begun += 1
+        else:
             coordinator_epoch = entry.coordinator_epoch
             first_offset = entry.transaction_first_offset
             if entry.epoch == epoch:

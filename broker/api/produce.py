@@ -13,6 +13,7 @@ batches. Our own clients are told who acknowledges: the leader and its epoch, as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator
 
 from broker.api.handler import Reply, RequestContext, Served
@@ -20,7 +21,9 @@ from broker.replication.types import Cancel, ProduceResult, TransactionalWrite
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.produce import Produce
+from broker.service.quotas import EXEMPT, BrokerQuotas, log_throttle
 from broker.service.topics import error_by_name
+from metadata.client_quotas import PRODUCER_IDS_RATE
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import produce as messages
 from stele.wire.kafka.messages.produce import (
@@ -81,7 +84,41 @@ def _begun(
             request.transactional_id,
             adds_partition=request_context.version >= _ADDS_PARTITIONS_FROM,
         )
-    return Produce(context, request_context.caller, transaction)
+    new_producers = None
+    if context.quotas.manager is not None:
+        new_producers = _NewProducers(context.quotas, request_context)
+    return Produce(context, request_context.caller, transaction, new_producers)
+
+
+class _NewProducers:
+    """Has a client wait that brings producers too fast (KIP-936). ``count`` is called for each.
+
+    The connection is not read from the append on, and not only from the answer on. It has many
+    requests in flight, and all of them may bring new producers.
+    """
+
+    __slots__ = ("_quotas", "_request_context", "_until_s")
+
+    def __init__(self, quotas: BrokerQuotas, request_context: RequestContext) -> None:
+        self._quotas = quotas
+        self._request_context = request_context
+        self._until_s = 0.0
+
+    def count(self) -> None:
+        manager, payer = self._quotas.manager, self._quotas.payer(self._request_context.caller)
+        if manager is None or payer is EXEMPT:
+            return
+        now_s = self._quotas.now_s()
+        throttle = manager.record(PRODUCER_IDS_RATE, payer, 1, now_s)
+        if throttle is not None:
+            log_throttle(payer, throttle)
+            self._until_s = now_s + throttle.seconds
+            self._request_context.connection.mute(throttle.seconds)
+
+    @property
+    def wait_ms(self) -> int:
+        """How long the client still has to wait."""
+        return max(0, math.ceil((self._until_s - self._quotas.now_s()) * 1000))
 
 
 def handle(
@@ -97,7 +134,10 @@ def handle(
 
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:
-            reply(_response(context, request_context, request, results))
+            response = _response(context, request_context, request, results)
+            if produce.new_producers is not None:
+                response.throttle_time_ms = produce.new_producers.wait_ms
+            reply(response)
         elif all(result.error is ErrorCode.NONE for result in results):
             reply(None)
         else:

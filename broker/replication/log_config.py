@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from metadata.topic_config import TopicConfig
+from runtime.config.node import NodeConfig
 from storage.config import LogConfig
 
 
-def log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
-    """``producer_id_expiration_ms`` is the node's."""
+def log_config(topic: TopicConfig, node: NodeConfig) -> LogConfig:
+    """What a topic does not configure is the node's."""
     return LogConfig(
         segment_bytes=topic.segment_bytes,
         segment_ms=topic.segment_ms,
@@ -25,5 +26,6 @@ def log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
         min_compaction_lag_ms=topic.min_compaction_lag_ms,
         max_compaction_lag_ms=topic.max_compaction_lag_ms,
         delete_retention_ms=topic.delete_retention_ms,
-        producer_id_expiration_ms=producer_id_expiration_ms,
+        producer_id_expiration_ms=node.producer_id_expiration_ms,
+        producer_ids_max=node.producer_ids_max,
     )

@@ -24,6 +24,11 @@ class ReplicaMeasures:
         counters = self._replicas.counters
         machines = [replica.machine for replica in self._replicas]
         counters.partition_count = len(machines)
+        counters.producer_ids = sum(
+            len(replica.log.producers)
+            for replica in self._replicas
+            if replica.state is ReplicaState.ONLINE
+        )
         counters.leader_count = sum(machine.is_leader for machine in machines)
         counters.under_replicated = sum(machine.is_under_replicated for machine in machines)
         counters.under_min_isr = sum(

@@ -189,14 +189,14 @@ class MetadataApplier:
         for change in delta.changed_partitions:
             if self._replicas.broker_id in change.after.replicas:
                 if change.topic not in relaxed:
-                    config = log_config(self._topic_config(change.topic), 0)
+                    config = self._log_config(self._topic_config(change.topic))
                     relaxed[change.topic] = not config.strict_flush
                 if relaxed[change.topic]:
                     keys.append(TopicPartition(change.topic, change.partition))
         keys.extend(
             TopicPartition(replica.topic, replica.id.partition)
             for replica in self._to_configure(delta.changed_configs)
-            if not log_config(self._topic_config(replica.topic), 0).strict_flush
+            if not self._log_config(self._topic_config(replica.topic)).strict_flush
         )
         for directory, noted in self._directories.items():
             try:
@@ -301,7 +301,7 @@ class MetadataApplier:
         """Over the log that is there, or an empty one. Raises StorageError."""
         config = self._topic_config(topic)
         directory, log = self._open_log(partition, topic, config)
-        if log_config(config, 0).strict_flush:
+        if self._log_config(config).strict_flush:
             self._directories[directory].discard(topic, partition.partition)
         else:
             self._directories[directory].add(topic, partition.partition)
@@ -383,7 +383,7 @@ class MetadataApplier:
                 self._directories[directory].discard(*key)
 
     def _log_config(self, config: TopicConfig) -> LogConfig:
-        return log_config(config, self._config.producer_id_expiration_ms)
+        return log_config(config, self._config)
 
     # ------------------------------------------------------------------------- corruption
 

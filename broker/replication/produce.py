@@ -31,6 +31,7 @@ from stele.wire.batch_errors import RejectedRecordsError
 from stele.wire.control_records import EndMarker, end_marker_batch
 from stele.wire.record_check import RecordCheck, TimeDeltas
 from storage.errors import CorruptLogError
+from storage.producer_admission import UnknownProducerRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -357,6 +358,8 @@ class ProduceRequests:
         self, request: _WaitingProduce, entry: ProduceEntry, result: ProduceResult, error: ApiError
     ) -> None:
         self._replicas.counters.failed_produce_total += 1
+        if isinstance(error, UnknownProducerRefusedError):
+            self._replicas.counters.refused_producers_total += 1
         self._refusals.note(self._replicas.by_id.get(entry.id, entry.id), error)
         result.error = error.code
         result.message = error.message
@@ -481,7 +484,8 @@ class ProduceRequests:
     ) -> int:
         """The offset after the batch; a duplicate gets its original's. Only batches of this broker
         itself have no sequence to be checked."""
-        log = replica.log
+        log, counters = replica.log, self._replicas.counters
+        known = log.producers.begun
         try:
             appended = log.append_as_leader(
                 entry.batch,
@@ -496,8 +500,9 @@ class ProduceRequests:
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = replica.machine.start_offset
+        if log.producers.begun != known and entry.on_new_producer is not None:
+            entry.on_new_producer()
         if not appended.duplicate:
-            counters = self._replicas.counters
             counters.messages_in += header.record_count
             counters.bytes_in += header.size_bytes
             replica.traffic.messages_in += header.record_count

@@ -45,11 +45,13 @@ class ReplicaCounters:
     throttled_bytes_in: int = 0
     throttled_bytes_out: int = 0
     failed_produce_total: int = 0
+    refused_producers_total: int = 0
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0
     transactions_cut_total: int = 0
     leader_count: int = 0
     partition_count: int = 0
+    producer_ids: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
     at_min_isr: int = 0

@@ -43,6 +43,8 @@ class ProduceEntry:
     id: PartitionId
     batch: bytearray | memoryview
     transaction: TransactionalWrite | None = None  # of the request
+    on_new_producer: Callable[[], None] | None = None
+    """Called when the batch is appended and its producer is new to the partition."""
 
 
 class Marker(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from broker.replication.types import ProduceEntry, ProduceResult, TransactionalWrite
 from broker.service.context import BrokerContext
@@ -23,22 +23,45 @@ ACKS = (-1, 0, 1)
 _INTERNAL: Final = "only coordinators write to this topic, which is internal"
 
 
+class NewProducers(Protocol):
+    """Counts the producers that begin with a request."""
+
+    def count(self) -> None: ...
+
+    @property
+    def wait_ms(self) -> int:
+        """How long the client is to wait for having brought too many."""
+        ...
+
+
 class Produce:
     """One request: give it its batches, ``run`` it once."""
 
-    __slots__ = ("_context", "_done", "_entries", "_items", "_refusal", "_topics", "_transaction")
+    __slots__ = (
+        "_context",
+        "_done",
+        "_entries",
+        "_items",
+        "_refusal",
+        "_topics",
+        "_transaction",
+        "new_producers",
+    )
 
     def __init__(
         self,
         context: BrokerContext,
         caller: Caller,
         transaction: TransactionalWrite | None = None,
+        new_producers: NewProducers | None = None,
     ) -> None:
         """``transaction``: what the request says of the transaction of its batches. Without it,
-        batches of transactions are refused."""
+        batches of transactions are refused. ``new_producers`` counts each partition that takes a
+        batch of a producer which it did not know."""
         self._context = context
         self._topics = Topics(context, caller, Operation.WRITE)
         self._transaction = transaction
+        self.new_producers = new_producers
         self._refusal: ApiError | None = None
         if transaction is not None:
             resource = transactional_id_resource(transaction.transactional_id)
@@ -66,7 +89,9 @@ class Produce:
             message = "a partition of a Produce request holds exactly one record batch"
             self._items.append(ProduceResult(found, ErrorCode.INVALID_RECORD, message))
         else:
-            entry = ProduceEntry(found, batch, self._transaction)
+            counted = self.new_producers
+            on_new_producer = None if counted is None else counted.count
+            entry = ProduceEntry(found, batch, self._transaction, on_new_producer)
             self._items.append(entry)
             self._entries.append(entry)
 

@@ -15,6 +15,7 @@ from metadata.client_quotas import (
     CONTROLLER_MUTATION_RATE,
     IP,
     PRODUCER_BYTE_RATE,
+    PRODUCER_IDS_RATE,
     REQUEST_PERCENTAGE,
     USER,
     EntityPart,
@@ -32,6 +33,7 @@ OF_CLIENTS: Final[Mapping[str, bool]] = {
     CONSUMER_BYTE_RATE: True,
     REQUEST_PERCENTAGE: False,
     CONTROLLER_MUTATION_RATE: False,
+    PRODUCER_IDS_RATE: False,
 }
 _OF_ADDRESSES: Final[Mapping[str, bool]] = {CONNECTION_CREATION_RATE: True}
 """The keys of each kind of entity, and whether their values are whole numbers."""

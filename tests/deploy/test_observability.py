@@ -188,7 +188,8 @@ OURS = {
     "stele_group_load_failures_total", "stele_group_load_records_total",
     "stele_group_load_seconds_total", "stele_group_loads_total", "stele_group_partitions",
     "stele_lag_samples_left_out", "stele_log_directory_free_bytes", "stele_log_directory_full",
-    "stele_quorum_elections_total", "stele_replica_moves", "stele_request_failures_total",
+    "stele_quorum_elections_total", "stele_refused_producers_total", "stele_replica_moves",
+    "stele_request_failures_total",
     "stele_thin_streams", "stele_tls_certificate_days_left", "stele_tls_exchange_refused",
     "stele_under_replicated_partitions",
 }  # fmt: skip

@@ -51,6 +51,7 @@ class FakeProduce:
     def __init__(self, answering: Answering) -> None:
         self.produced: list[tuple[list[ProduceEntry], int, int]] = []
         self.results: dict[PartitionId, ProduceResult] = {}
+        self.are_producers_new = False
         self._answering = answering
 
     def begin(
@@ -62,6 +63,9 @@ class FakeProduce:
     ) -> None:
         self._answering.check()
         self.produced.append((list(entries), acks, timeout_ms))
+        for entry in entries:
+            if self.are_producers_new and entry.on_new_producer is not None:
+                entry.on_new_producer()
         results = [
             self.results.get(e.id)
             or ProduceResult(e.id, ErrorCode.NONE, base_offset=7, log_start_offset=0)

@@ -268,6 +268,71 @@ async def test_what_is_used_can_be_seen(caplog: pytest.LogCaptureFixture) -> Non
     assert "producer_byte_rate of user 'ANONYMOUS' is 100, and the client is at 1" in line
 
 
+IDS = "producer_ids_rate"
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+@virtual
+async def test_a_client_with_too_many_new_producers_is_not_read(acks: int) -> None:
+    edges = with_quota(IDS, 0.25)
+    edges.replicas.produce.are_producers_new = True
+    client, loop = edges.client(), asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(4):  # ten seconds' worth are two and a half
+        client.send(produce.API, 9, to_produce(acks))
+    assert len(edges.replicas.produce.produced) == 3
+    assert client.protocol.is_muted
+    if acks:
+        told = [(await client.receive(produce.API, 9)).throttle_time_ms for _ in range(4)]
+        assert told == [0, 0, 2000, 6000]
+        assert loop.time() - began == pytest.approx(2, abs=0.01)
+
+
+@virtual
+async def test_the_client_waits_from_the_append_on_and_is_told_the_rest_of_its_time() -> None:
+    edges = with_quota(IDS, 0.05)
+    edges.replicas.produce.are_producers_new = True
+    edges.replicas.hold()
+    client = edges.client()
+    client.send(produce.API, 9, to_produce())
+    assert client.protocol.is_muted
+    await asyncio.sleep(3)
+    edges.replicas.release(0)
+    assert (await client.receive(produce.API, 9)).throttle_time_ms == 7000
+    await asyncio.sleep(6.9)
+    assert client.protocol.is_muted
+    await asyncio.sleep(0.2)
+    assert not client.protocol.is_muted
+
+
+@virtual
+async def test_known_producers_and_nodes_bring_no_new_ones() -> None:
+    edges = with_quota(IDS, 0.01, {"user": None})
+    client = edges.client()
+    for _ in range(5):
+        assert await produced(client) == 0
+    edges.replicas.produce.are_producers_new = True
+    node = edges.client()
+    node.protocol.principal = NODE_ITSELF
+    assert await produced(node) == 0
+    assert not node.protocol.is_muted
+
+
+@virtual
+async def test_new_producers_count_for_nobody_when_the_quotas_are_gone_meanwhile() -> None:
+    edges = with_quota(IDS, 0.01)
+    edges.replicas.produce.are_producers_new = True
+    edges.replicas.hold()
+    client = edges.client()
+    client.send(produce.API, 9, to_produce(1))
+    ((entries, _, _),) = edges.replicas.produce.produced
+    edges.commit(removal_record(entity(**ANONYMOUS), IDS))
+    assert entries[0].on_new_producer is not None
+    entries[0].on_new_producer()
+    edges.replicas.release(0)
+    await client.receive(produce.API, 9)
+
+
 def mutations(version: int, kind: str) -> tuple[Any, Any, Any]:
     """The API, a request of this version, and the controller's answer."""
     if kind == "CreateTopics":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import struct
 from collections.abc import Callable
 
@@ -49,6 +50,42 @@ async def test_unreadable_records_are_refused(cluster: ReplicaCluster) -> None:
         assert result.error is ErrorCode.INVALID_RECORD
         assert result.message
     assert ends(cluster, 1) == [0]
+
+
+@with_topic
+async def test_a_producer_counts_when_it_begins_in_a_partition(cluster: ReplicaCluster) -> None:
+    """Neither later, nor if its batch is refused."""
+    new = []
+
+    async def producing(batch: bytearray) -> ErrorCode:
+        entry = ProduceEntry(P0, batch, on_new_producer=lambda: new.append(len(new)))
+        produce = cluster[1].manager.produce
+        (result,) = await cluster[1].do(lambda done: produce.begin([entry], 1, 30_000, done))
+        return result.error
+
+    assert await producing(sequenced(2, 0)) is ErrorCode.NONE
+    assert new == [0]
+    assert await producing(sequenced(2, 2)) is ErrorCode.NONE
+    assert await producing(sequenced(2, 2)) is ErrorCode.NONE, "a duplicate"
+    assert await producing(sequenced(2, 9)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await producing(make_batch(2)) is ErrorCode.NONE, "no idempotent producer"
+    assert new == [0]
+    assert await producing(make_batch(1, producer=(8, 0, 0))) is ErrorCode.NONE
+    assert new == [0, 1]
+    assert cluster[1].manager.measures.counters().producer_ids == 2
+
+
+@with_topic
+async def test_a_full_partition_refuses_new_producers(cluster: ReplicaCluster) -> None:
+    log = cluster[1].replica().log
+    log.configure(dataclasses.replace(log.config, producer_ids_max=1))
+    assert (await cluster[1].produce(sequenced(1, 0))).error is ErrorCode.NONE
+    refused = await cluster[1].produce(make_batch(1, producer=(8, 0, 0)))
+    assert refused.error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "producer.ids.max is 1" in refused.message
+    assert (await cluster[1].produce(sequenced(1, 1))).error is ErrorCode.NONE
+    counters = cluster[1].manager.measures.counters()
+    assert (counters.refused_producers_total, counters.failed_produce_total) == (1, 1)
 
 
 @with_topic
