@@ -10,8 +10,8 @@ a batch up after THROTTLING_QUOTA_EXCEEDED. The message says the true reason.
 
 A producer has several batches in flight, and a partition takes an unknown producer with any
 sequence. Example: sequence 0 is refused, a producer expires, and sequence 1 comes. If it were
-appended, sequence 0 could never come before it. So a refused producer begins with the batch that was
-refused first. A producer that gives this batch up comes again with another epoch.
+appended, sequence 0 could never come before it. So a refused producer begins with the batch that
+was refused first. A producer that gives this batch up comes again with another epoch.
 """
 
 from __future__ import annotations

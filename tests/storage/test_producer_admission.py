@@ -1,4 +1,4 @@
-"""A full partition takes no further producer, and a refused producer begins where it was refused."""
+"""A full partition takes no further producer. A refused one begins where it was refused."""
 
 from __future__ import annotations
 

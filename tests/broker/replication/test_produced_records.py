@@ -60,8 +60,10 @@ async def test_a_producer_counts_when_it_begins_in_a_partition(cluster: ReplicaC
     async def producing(batch: bytearray) -> ErrorCode:
         entry = ProduceEntry(P0, batch, on_new_producer=lambda: new.append(len(new)))
         produce = cluster[1].manager.produce
-        (result,) = await cluster[1].do(lambda done: produce.begin([entry], 1, 30_000, done))
-        return result.error
+        results: list[ProduceResult] = await cluster[1].do(
+            lambda done: produce.begin([entry], 1, 30_000, done)
+        )
+        return results[0].error
 
     assert await producing(sequenced(2, 0)) is ErrorCode.NONE
     assert new == [0]
