@@ -316,4 +316,4 @@ class PartitionPosition:
         compaction has removed."""
         header = self._batches.popleft().header
         self.buffered_bytes -= header.size_bytes
-        self.offset = max(self.offset or 0, header.next_offset)
+        self.offset = header.next_offset

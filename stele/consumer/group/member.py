@@ -188,7 +188,8 @@ class GroupMember(Attended):
             self.waits_for = f"another attempt, since the coordinator answers {code.name}"
 
     async def _choose_topics(self) -> None:
-        if self._choice is not None and self._choice.is_due(self._clock.monotonic()):
+        assert self._choice is not None  # a member begins after it was subscribed
+        if self._choice.is_due(self._clock.monotonic()):
             self.membership.subscribe(await self._choice.found())
 
     async def _learned_partition_counts(self) -> dict[str, int]:

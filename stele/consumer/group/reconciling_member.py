@@ -177,7 +177,8 @@ class ReconcilingMember(Attended):
             raise ApiError(code, f"group {self._config.group_id}: {reason}")
 
     async def _choose_topics(self) -> None:
-        if self._choice is not None and self._choice.is_due(self._clock.monotonic()):
+        assert self._choice is not None  # a member begins after it was subscribed
+        if self._choice.is_due(self._clock.monotonic()):
             self.membership.subscribe(await self._choice.found())
 
     async def _learn_names(self) -> None:

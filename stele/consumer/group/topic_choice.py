@@ -28,9 +28,8 @@ class TopicChoice:
         return self._looked_at is None or now_s - self._looked_at >= age_s
 
     async def found(self) -> frozenset[str]:
-        """The topics that match now. Raises UnreachableError."""
-        if self._pattern is None:
-            return self.names or frozenset()
+        """The topics that match the pattern now. Raises UnreachableError."""
+        assert self._pattern is not None  # named topics are never due
         news = await self._view.ask_any(self._view.plane.metadata(None))
         self._looked_at = self._view.world.clock.monotonic()
         names = (each.name for each in news.topics if not each.name.startswith(INTERNAL_PREFIX))

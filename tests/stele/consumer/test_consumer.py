@@ -323,36 +323,8 @@ async def test_no_partition_starves_another(stage: Stage) -> None:
     assert {seen.count(number) for number in range(3)} == {30}
 
 
-@on_stage
-async def test_prefetch_is_bounded(stage: Stage) -> None:
-    partition = stage.cluster.create("t").partitions[0]
-    for _ in range(100):
-        append(partition, b"x" * 1000)
-    fetch = stage.cluster.fetch
-    fetched_bytes = 0
-
-    async def counted(broker: int, request: FetchRequest) -> list[FetchAnswer]:
-        nonlocal fetched_bytes
-        answers = await fetch(broker, request)
-        fetched_bytes += sum(len(part.records) for part in answers)
-        return answers
-
-    stage.cluster.fetch = counted  # type: ignore[method-assign]
-    async with stage.consumer(prefetch_bytes=10_000, max_partition_fetch_bytes=4_000) as consumer:
-        consumer.assign([("t", 0)])
-        await consumer.poll(1)
-        await asyncio.sleep(5)
-        waiting_bytes = fetched_bytes - len(partition.batches[0])
-        assert 0 < waiting_bytes <= 14_000
-        assert len(await read(consumer, 99)) == 99
-
-
-@on_stage
-async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) -> None:
-    partition = stage.cluster.create("t").partitions[0]
-    for _ in range(9):
-        append(partition, b"x" * 1000)
-    limit = len(partition.batches[0])
+def noted_fetches(stage: Stage) -> list[int]:
+    """The bytes of each partition in each answer."""
     fetch = stage.cluster.fetch
     fetched: list[int] = []
 
@@ -362,6 +334,67 @@ async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) ->
         return answers
 
     stage.cluster.fetch = noted  # type: ignore[method-assign]
+    return fetched
+
+
+@on_stage
+async def test_prefetch_is_bounded(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for _ in range(100):
+        append(partition, b"x" * 1000)
+    fetched = noted_fetches(stage)
+    async with stage.consumer(prefetch_bytes=10_000, max_partition_fetch_bytes=4_000) as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(1)
+        await asyncio.sleep(5)
+        waiting_bytes = sum(fetched) - len(partition.batches[0])
+        assert 0 < waiting_bytes <= 14_000
+        assert len(await read(consumer, 99)) == 99
+
+
+@on_stage
+async def test_prefetch_is_bounded_over_all_partitions(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 3)
+    for partition in topic.partitions.values():
+        partition.leader = 1
+        for _ in range(9):
+            append(partition, b"x" * 1000)
+    size = len(topic.partitions[0].batches[0])
+    fetched = noted_fetches(stage)
+    options = {"prefetch_bytes": 2 * size, "max_partition_fetch_bytes": size}
+    async with stage.consumer(**options) as consumer:
+        consumer.assign([("t", number) for number in range(3)])
+        await consumer.poll(1)
+        await asyncio.sleep(5)
+        # Each request is for all partitions that have room when it is sent.
+        assert sum(fetched) <= 1 * size + 2 * size + 2 * size
+        before = len(fetched)
+        await asyncio.sleep(5)
+        assert len(fetched) == before, "nothing is asked for while there is no room"
+        assert len(await read(consumer, 26)) == 26
+
+
+@on_stage
+async def test_a_fetch_that_fails_is_repeated_after_its_pause(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"v")
+    loop = asyncio.get_running_loop()
+    async with stage.consumer(retry_backoff_ms=100) as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.position("t", 0)
+        partition.fetch_errors.append(ErrorCode.KAFKA_STORAGE_ERROR)
+        began = loop.time()
+        assert values(await read(consumer, 1)) == [b"v"]
+        assert 0.05 < loop.time() - began < 0.3
+
+
+@on_stage
+async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for _ in range(9):
+        append(partition, b"x" * 1000)
+    limit = len(partition.batches[0])
+    fetched = noted_fetches(stage)
     async with stage.consumer(max_partition_fetch_bytes=limit) as consumer:
         consumer.assign([("t", 0)])
         await consumer.poll(1)
@@ -391,6 +424,8 @@ async def test_offsets(stage: Stage) -> None:
         found = await consumer.offsets_for_times({("t", 0): 150})
         assert found == {("t", 0): OffsetAndTimestamp(1, 200, 0)}
         assert await consumer.offsets_for_times({("t", 0): 301}) == {("t", 0): None}
+        found = await consumer.offsets_for_times({("t", 0): 0})
+        assert found == {("t", 0): OffsetAndTimestamp(0, 100, 0)}
         with pytest.raises(ConfigError, match="-1 for t-0 must not be negative"):
             await consumer.offsets_for_times({("t", 0): -1})
         assert await consumer.partitions_for("t") == [0]

@@ -201,6 +201,19 @@ def test_a_claim_counts_unless_another_one_is_as_new(generation: int, shares: Sh
     assert found == shares
 
 
+def test_a_claim_without_a_generation_counts_while_nobody_else_claims() -> None:
+    """A client of the first version of the protocol says no generation."""
+    first, second = TopicPartition("a", 0), TopicPartition("a", 1)
+    found = STICKY.assign(
+        [
+            Candidate("new", None, Subscription(("a",), None)),
+            Candidate("there", None, Subscription(("a",), None, (first,))),
+        ],
+        {"a": 2},
+    )
+    assert found == {"new": [second], "there": [first]}
+
+
 def test_the_generation_of_an_older_client_is_in_its_user_data() -> None:
     claimed = (TopicPartition("a", 0),)
     found = STICKY.assign(

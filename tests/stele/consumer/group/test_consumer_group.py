@@ -377,6 +377,19 @@ async def test_a_consumer_says_why_its_group_gives_it_nothing(clients: Clients) 
 
 @both_protocols
 @with_clients
+async def test_a_consumer_that_names_its_partitions_waits_for_no_group(
+    clients: Clients, protocol: str
+) -> None:
+    await clients.create("t", 1)
+    async with clients.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(timeout_ms=1000)
+        assert list(consumer.why()) == partitions(0)
+        assert "group" not in str(consumer.why())
+
+
+@both_protocols
+@with_clients
 async def test_what_a_group_cannot_do_is_refused(clients: Clients, protocol: str) -> None:
     consumer = clients.consumer(group_id=None)
     for what in (

@@ -10,7 +10,12 @@ from stele.config import ConsumerConfig, GroupProtocol
 from stele.consumer.group.coordinator import HEARTBEAT_S, consumer_heartbeat_s
 from stele.errors import ApiError, ErrorCode, FencedInstanceError
 from stele.records import OffsetAndMetadata
-from stele.wire.kafka.messages import consumer_group_heartbeat, find_coordinator, offset_fetch
+from stele.wire.kafka.messages import (
+    consumer_group_heartbeat,
+    find_coordinator,
+    join_group,
+    offset_fetch,
+)
 from stele.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -133,6 +138,33 @@ async def test_who_may_not_use_the_group_hears_it_from_the_first_poll(
         with pytest.raises(ApiError) as failure:
             await consumer.poll(timeout_ms=5000)
     assert failure.value.code is code
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("message", "text"), [("ask Eve", "ask Eve"), (None, "may not do this with the group")]
+)
+@on_stage
+async def test_a_member_that_is_refused_says_why(
+    stage: Stage, protocol: GroupProtocol, message: str | None, text: str
+) -> None:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def beat(broker: int, request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> Any:
+        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+            error_code=code, error_message=message
+        )
+
+    def join(broker: int, request: join_group.JoinGroupRequest) -> Any:
+        return join_group.JoinGroupResponse(error_code=code, error_message=message)
+
+    coordinating(stage)
+    stage.cluster.answer(consumer_group_heartbeat.API, beat)
+    stage.cluster.answer(join_group.API, join)
+    async with stage.consumer(group_id="g", group_protocol=protocol) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ApiError, match=text):
+            await consumer.poll(timeout_ms=5000)
 
 
 def test_a_heartbeat_waits_for_its_answer_no_longer_than_any_request() -> None:

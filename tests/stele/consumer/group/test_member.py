@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import cast
+
+import pytest
 
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.group.assignors import ASSIGNORS
 from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.member import GroupMember
-from stele.consumer.group.membership import Membership
-from stele.consumer.group.requests import JoinAnswer, JoinRequest
+from stele.consumer.group.membership import Membership, State
+from stele.consumer.group.requests import (
+    JoinAnswer,
+    JoinRequest,
+    Standing,
+    SyncAnswer,
+    SyncRequest,
+)
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.errors import ErrorCode
-from tests.support.stele import Stage, on_stage
+from tests.support.stele import FakePartition, Stage, on_stage
 
 
 class Loading:
@@ -29,6 +39,29 @@ class Loading:
         return JoinAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
+class Leading:
+    """A coordinator with this member alone, which waits with the share until it is ``assigned``."""
+
+    def __init__(self) -> None:
+        self.assigned = asyncio.Event()
+        self.left: list[Standing] = []
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        ((protocol, subscription),) = request.protocols
+        members = (("me", None, subscription),)
+        return JoinAnswer(ErrorCode.NONE, "", "me", 1, protocol, "me", members)
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        await self.assigned.wait()
+        return SyncAnswer(ErrorCode.NONE, "", request.assignments["me"])
+
+    async def heartbeat(self, standing: Standing) -> ErrorCode:
+        return ErrorCode.NONE
+
+    async def leave(self, standing: Standing, reason: str) -> None:
+        self.left.append(standing)
+
+
 class CountedChoice(TopicChoice):
     """Counts how often the topics of a pattern are looked up."""
 
@@ -39,28 +72,84 @@ class CountedChoice(TopicChoice):
         return await super().found()
 
 
+@asynccontextmanager
+async def member_of(
+    stage: Stage, coordinator: Loading | Leading, instance_id: str | None = None
+) -> AsyncIterator[tuple[ClusterView, GroupMember]]:
+    config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers, group_id="g")
+    view = ClusterView(config, stage.world)
+    membership = Membership([ASSIGNORS["range"]], instance_id)
+    member = GroupMember(
+        config, view, cast(Coordinator, coordinator), membership, announce=lambda: None
+    )
+    yield view, member
+    await member.close()
+    await view.close()
+
+
 @on_stage
 async def test_a_refused_member_says_what_it_waits_for_and_looks_topics_up_once(
     stage: Stage,
 ) -> None:
     stage.cluster.create("t")
-    config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers, group_id="g")
-    view = ClusterView(config, stage.world)
     coordinator = Loading()
-    membership = Membership([ASSIGNORS["range"]])
-    member = GroupMember(
-        config, view, cast(Coordinator, coordinator), membership, announce=lambda: None
-    )
-    choice = CountedChoice(re.compile("t"), view)
-    member.subscribe(choice)
-    member.join()
-    await asyncio.sleep(10)
-    assert coordinator.asked > 3
-    assert choice.looked_up == 1
-    assert membership.subscription == {"t"}
-    assert (membership.needs_join, member.needs_join) == (True, False), "it is at it"
-    assert member.waits_for == (
-        "another attempt, since the coordinator answers COORDINATOR_LOAD_IN_PROGRESS"
-    )
-    await member.close()
-    await view.close()
+    async with member_of(stage, coordinator) as (view, member):
+        membership = member.membership
+        choice = CountedChoice(re.compile("t"), view)
+        member.subscribe(choice)
+        member.join()
+        await asyncio.sleep(10)
+        assert coordinator.asked > 3
+        assert choice.looked_up == 1
+        assert membership.subscription == {"t"}
+        assert (membership.needs_join, member.needs_join) == (True, False), "it is at it"
+        assert member.waits_for == (
+            "another attempt, since the coordinator answers COORDINATOR_LOAD_IN_PROGRESS"
+        )
+
+
+@on_stage
+async def test_a_leader_assigns_partitions_that_were_added_before_it_took_its_share(
+    stage: Stage,
+) -> None:
+    """Polls look at the metadata all the while. They forget no news that they cannot use yet."""
+    topic = stage.cluster.create("t", 1)
+    coordinator = Leading()
+    async with member_of(stage, coordinator) as (view, member):
+        member.subscribe(TopicChoice(["t"], view))
+        member.join()
+        await asyncio.sleep(1)
+        topic.partitions[1] = FakePartition(1)
+        await view.refresh()
+        member.consider_metadata()
+        coordinator.assigned.set()
+        await asyncio.sleep(1)
+        member.consider_metadata()
+        membership = member.membership
+        assert membership.state is State.ASSIGNED
+        share = membership.share()
+        assert share.added == {("t", 0)}
+        membership.took_share(share)
+        member.consider_metadata()
+        assert member.needs_join
+        assert membership.reason == "the partitions of the topics changed"
+
+
+@pytest.mark.parametrize(
+    ("has_joined", "instance_id", "leaves"),
+    [(True, None, True), (True, "one", False), (False, None, False)],
+)
+@on_stage
+async def test_only_a_member_that_does_not_come_back_says_that_it_leaves(
+    stage: Stage, *, has_joined: bool, instance_id: str | None, leaves: bool
+) -> None:
+    stage.cluster.create("t")
+    coordinator = Leading()
+    coordinator.assigned.set()
+    async with member_of(stage, coordinator, instance_id) as (view, member):
+        member.subscribe(TopicChoice(["t"], view))
+        if has_joined:
+            member.join()
+            await asyncio.sleep(1)
+        await member.leave("so")
+    assert coordinator.left == ([Standing("me", 1)] if leaves else [])
