@@ -206,7 +206,7 @@ def _login(facts: NodeFacts) -> Iterator[Finding]:
             f"add {sasl.mechanism} to {enabled}, or set {key} to one of them",
         )
     elif sasl.token is not None:
-        return  # who the node is stands in its token
+        pass  # who the node is stands in its token
     elif not sasl.username:
         yield Finding(
             level,

@@ -190,6 +190,7 @@ ROOMS = (
             "tests/stele/cluster/test_refusals.py",
         ),
     ),
+    Room("first_users", ("node/first_users.py",), ("tests/node/test_first_users.py",)),
     Room(
         "authorizer",
         ("security/authorizer/*.py", "metadata/acl.py", "metadata/acls.py"),

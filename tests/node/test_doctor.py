@@ -117,7 +117,9 @@ def test_what_no_rule_is_about() -> None:
     ("passed", "level", "what"),
     [
         (timedelta(days=0), None, ""),
+        (timedelta(days=70), None, ""),
         (timedelta(days=71), Level.ADVICE, "ends on 2026-08-12, in 29 days"),
+        (timedelta(days=100), Level.ADVICE, "ends on 2026-08-12, in 0 days"),
         (timedelta(days=101), Level.PROBLEM, "expired on 2026-08-12"),
     ],
 )
@@ -195,6 +197,9 @@ def test_users_without_rules_and_rules_without_users() -> None:
 
 
 def test_certificates_that_brokers_show() -> None:
+    early = replace(CLUSTER, now=CLUSTER.certificates[101].not_valid_before_utc)
+    assert examine_cluster(early) == []
+    assert examine_cluster(replace(CLUSTER, now=NOW + timedelta(days=335))) == []
     late = replace(CLUSTER, now=NOW + timedelta(days=340))
     assert [each.level for each in examine_cluster(late)] == [Level.ADVICE]
     gone = replace(CLUSTER, now=NOW + timedelta(days=366))

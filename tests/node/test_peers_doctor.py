@@ -159,6 +159,20 @@ def test_a_certificate_that_is_not_valid_yet(files: Files) -> None:
     assert "set the clock of this machine" in said
 
 
+def test_a_certificate_is_valid_from_its_first_second_to_its_last(files: Files) -> None:
+    store = Path(files.store(authority=OTHER))
+    certificate = x509.load_pem_x509_certificates(store.read_bytes())[0]
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    second = timedelta(seconds=1)
+    for now, what in (
+        (begins - second, "is valid only from"),
+        (begins, "a node with the same settings refuses"),
+        (ends, "a node with the same settings refuses"),
+        (ends + second, "expired on"),
+    ):
+        assert what in findings(files.config(), now)["NODES"].what
+
+
 def test_a_certificate_of_clients_alone_that_has_expired_is_a_warning(
     files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,6 +246,23 @@ def test_names_that_nobody_compares(files: Files) -> None:
     check_start(config, NOW)
 
 
+def test_the_names_of_a_controller_are_compared_whatever_is_set(files: Files) -> None:
+    files.store(Subject.node(1, ["other.example.com"]))
+    found = findings(files.config({"ssl.endpoint.identification.algorithm": ""}))
+    assert "which its certificate" in found["CONTROLLER"].what
+    assert levels(found) == {
+        "CLIENTS": Level.PROBLEM,
+        "NODES": Level.PROBLEM,
+        "CONTROLLER": Level.FATAL,
+    }
+
+
+def test_a_certificate_without_names(files: Files) -> None:
+    files.write("node.pem", _issued(AUTHORITY))
+    said = refusal(files.config({"super.users": "User:CN=plain"}))
+    assert "The certificate names no name at all" in said
+
+
 def test_a_controller_whose_host_is_not_to_be_compared(files: Files) -> None:
     """gRPC cannot do that."""
     said = refusal(files.config({"ssl.endpoint.identification.algorithm": ""}))
@@ -269,6 +300,12 @@ def test_a_broker_that_is_no_super_user_may_have_an_acl(
     said = record.getMessage()
     assert said.startswith("listener CONTROLLER and NODES: by its certificate")
     assert f"stele acls add {PRINCIPAL!r} CLUSTER_ACTION cluster" in said
+
+
+def test_a_broker_asks_several_controllers_for_its_right_as_one(files: Files) -> None:
+    voters = {"controller.quorum.voters": "2@b2.example.com:9093,3@b3.example.com:9093"}
+    config = files.config({**BROKER, **voters, "super.users": "User:a"}, ["controller.listener"])
+    assert set(levels(findings(config)).values()) == {Level.PROBLEM}
 
 
 def test_a_super_user_in_another_order(files: Files) -> None:
@@ -312,6 +349,17 @@ JAAS: Final = "listener.name.clients.plain.sasl.jaas.config"
             {
                 JAAS: 'm required username="n" password="p";',
                 "listener.name.clients.plain.sasl.plain.scram.enable": "true",
+            },
+            None,
+        ),
+        (
+            {
+                JAAS: 'm required user_m="q";',
+                "listener.name.clients.scram-sha-256.sasl.jaas.config": (
+                    'm required username="n" password="p";'
+                ),
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
             },
             None,
         ),
