@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -26,33 +29,67 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-User = Annotated[str | None, typer.Option("--user", help="The user, without User:.")]
-UserDefault = Annotated[
-    bool, typer.Option("--user-default", help="Every user without a quota of its own.")
-]
-ClientId = Annotated[str | None, typer.Option("--client-id", help="The client id.")]
-ClientIdDefault = Annotated[
-    bool, typer.Option("--client-id-default", help="Every client id without a quota of its own.")
-]
-Ip = Annotated[str | None, typer.Option("--ip", help="The address of the client.")]
-IpDefault = Annotated[
-    bool, typer.Option("--ip-default", help="Every address without a quota of its own.")
-]
 Entity = dict[str, str | None]
 
 
+def _entity_of(
+    *,
+    user: Annotated[str | None, typer.Option("--user", help="The user, without User:.")] = None,
+    user_default: Annotated[
+        bool, typer.Option("--user-default", help="Every user without a quota of its own.")
+    ] = False,
+    client_id: Annotated[str | None, typer.Option("--client-id", help="The client id.")] = None,
+    client_id_default: Annotated[
+        bool,
+        typer.Option("--client-id-default", help="Every client id without a quota of its own."),
+    ] = False,
+    ip: Annotated[str | None, typer.Option("--ip", help="The address of the client.")] = None,
+    ip_default: Annotated[
+        bool, typer.Option("--ip-default", help="Every address without a quota of its own.")
+    ] = False,
+) -> Entity:
+    """The entity that these options name. Raises UsageError."""
+    entity: Entity = {}
+    for kind, name, is_default in (
+        ("user", user, user_default),
+        ("client-id", client_id, client_id_default),
+        ("ip", ip, ip_default),
+    ):
+        if name is not None and is_default:
+            raise UsageError(f"give --{kind} or --{kind}-default, not both")
+        if name is not None or is_default:
+            entity[kind] = name
+    return entity
+
+
+def _names_entity(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of ``_entity_of``. It takes ``entity`` instead."""
+    options = inspect.signature(_entity_of, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        entity = _entity_of(**{name: given.pop(name) for name in options})
+        command(entity=entity, **given)
+
+    others = [each for name, each in own.parameters.items() if name != "entity"]
+    parameters = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*options.values(), *others)
+    ]
+    # typer reads both.
+    vars(run)["__signature__"] = own.replace(parameters=parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
 @app.command("set")
+@_names_entity
 def set_command(
+    entity: Entity,
     settings: Annotated[
         list[str],
         typer.Argument(metavar="KEY=VALUE...", help="For example producer_byte_rate=1000000."),
     ],
-    user: User = None,
-    user_default: UserDefault = False,
-    client_id: ClientId = None,
-    client_id_default: ClientIdDefault = False,
-    ip: Ip = None,
-    ip_default: IpDefault = False,
     request_id: RequestId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -60,7 +97,7 @@ def set_command(
     """Set quotas of users, clients or addresses, and wait until every broker keeps them."""
     from stele.admin.client_quotas import QuotaAlteration, entity_text
 
-    entity = _entity_of(user, user_default, client_id, client_id_default, ip, ip_default)
+    _check_named(entity)
     values = {key: _number(key, value) for key, value in key_values(settings, "").items()}
     with connect(bootstrap, timeout) as admin:
         alteration = QuotaAlteration(entity, values)
@@ -70,16 +107,12 @@ def set_command(
 
 
 @app.command("remove")
+@_names_entity
 def remove(
+    entity: Entity,
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY...]", help="Without it every quota of them.")
     ] = None,
-    user: User = None,
-    user_default: UserDefault = False,
-    client_id: ClientId = None,
-    client_id_default: ClientIdDefault = False,
-    ip: Ip = None,
-    ip_default: IpDefault = False,
     request_id: RequestId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -87,7 +120,7 @@ def remove(
     """Remove quotas. What is above them in the order of precedence is in force then."""
     from stele.admin.client_quotas import QuotaAlteration, entity_text
 
-    entity = _entity_of(user, user_default, client_id, client_id_default, ip, ip_default)
+    _check_named(entity)
     with connect(bootstrap, timeout) as admin:
         if not keys:
             every = admin.describe_client_quotas()
@@ -100,13 +133,9 @@ def remove(
 
 
 @app.command("list")
+@_names_entity
 def list_command(
-    user: User = None,
-    user_default: UserDefault = False,
-    client_id: ClientId = None,
-    client_id_default: ClientIdDefault = False,
-    ip: Ip = None,
-    ip_default: IpDefault = False,
+    entity: Entity,
     as_json: Json = False,
     local: Local = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -115,10 +144,9 @@ def list_command(
     """List quotas, by default all."""
     from stele.admin.client_quotas import QuotaComponent
 
-    wanted = _parts_of(user, user_default, client_id, client_id_default, ip, ip_default)
     components = [
         QuotaComponent(kind, name, "DEFAULT" if name is None else "EXACT")
-        for kind, name in wanted.items()
+        for kind, name in entity.items()
     ]
     with connect(bootstrap, timeout) as admin:
         found = admin.describe_client_quotas(components, linearizable=not local)
@@ -186,43 +214,12 @@ def _shown(entity: Entity, kind: str) -> str | None:
     return "<default>" if name is None else name
 
 
-def _parts_of(
-    user: str | None,
-    user_default: bool,
-    client_id: str | None,
-    client_id_default: bool,
-    ip: str | None,
-    ip_default: bool,
-) -> Entity:
+def _check_named(entity: Entity) -> None:
     """Raises UsageError."""
-    entity: Entity = {}
-    for kind, name, is_default in (
-        ("user", user, user_default),
-        ("client-id", client_id, client_id_default),
-        ("ip", ip, ip_default),
-    ):
-        if name is not None and is_default:
-            raise UsageError(f"give --{kind} or --{kind}-default, not both")
-        if name is not None or is_default:
-            entity[kind] = name
-    return entity
-
-
-def _entity_of(
-    user: str | None,
-    user_default: bool,
-    client_id: str | None,
-    client_id_default: bool,
-    ip: str | None,
-    ip_default: bool,
-) -> Entity:
-    """Raises UsageError."""
-    entity = _parts_of(user, user_default, client_id, client_id_default, ip, ip_default)
     if not entity:
         raise UsageError(
             "say whose quota: --user, --client-id, --ip, or --user-default and its kin"
         )
-    return entity
 
 
 def _number(key: str, text: str) -> float:

@@ -17,9 +17,6 @@ from stele.wire.kafka.messages.create_delegation_token import (
 )
 from stele.wire.v1 import admin_pb2 as pb
 
-_TIMEOUT_S = 10.0
-"""The request carries no time-out of its own."""
-
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: CreateDelegationTokenRequest
@@ -31,7 +28,7 @@ async def handle(
     )
     try:
         token = await delegation_tokens.create(
-            context, request_context.caller, wanted, timeout_s=_TIMEOUT_S
+            context, request_context.caller, wanted, timeout_s=delegation_tokens.TIMEOUT_S
         )
     except ApiError as error:
         return refuse(request_context, request, error.code)

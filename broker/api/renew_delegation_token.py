@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
 from broker.service import delegation_tokens
-from broker.service.changes import accepted_change
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import renew_delegation_token as messages
@@ -17,25 +16,22 @@ from stele.wire.kafka.messages.renew_delegation_token import (
 )
 from stele.wire.v1 import admin_pb2 as pb
 
-_TIMEOUT_S = 10.0
-"""The request carries no time-out of its own."""
-
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    caller = request_context.caller
     try:
-        token_id = await delegation_tokens.id_of(
-            context, caller, bytes(request.hmac), timeout_s=_TIMEOUT_S
+        expiry_ms = await delegation_tokens.change_expiry(
+            context,
+            request_context.caller,
+            bytes(request.hmac),
+            lambda token_id: pb.RenewDelegationTokenRequest(
+                token_id=token_id, renew_period_ms=request.renew_period_ms
+            ),
         )
-        wanted = pb.RenewDelegationTokenRequest(
-            token_id=token_id, renew_period_ms=request.renew_period_ms
-        )
-        answer = await accepted_change(context, caller, wanted, timeout_s=_TIMEOUT_S)
     except ApiError as error:
         return refuse(request_context, request, error.code)
-    return RenewDelegationTokenResponse(expiry_timestamp_ms=answer.expiry_ms)
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
 
 
 def refuse(

@@ -8,8 +8,8 @@ the metadata and the controllers do not have it.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from broker.service.changes import accepted_change, check_named
 from broker.service.context import BrokerContext
@@ -23,6 +23,9 @@ from security.delegation_tokens import token_hmac
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from storage.turns import in_slices
+
+TIMEOUT_S: Final = 10.0
+"""Kafka's requests about tokens carry no time-out of their own."""
 
 
 class ToldToken(NamedTuple):
@@ -94,6 +97,19 @@ async def id_of(
         if is_wanted:
             return token_id
     raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "no delegation token has this HMAC")
+
+
+async def change_expiry(
+    context: BrokerContext,
+    caller: Caller,
+    wanted_hmac: bytes,
+    change_of: Callable[[str], pb.RenewDelegationTokenRequest | pb.ExpireDelegationTokenRequest],
+) -> int:
+    """Change when the token with this HMAC expires. ``change_of`` makes the change from its id.
+    Returns the new time of expiry. Raises ApiError as ``id_of``."""
+    token_id = await id_of(context, caller, wanted_hmac, timeout_s=TIMEOUT_S)
+    answer = await accepted_change(context, caller, change_of(token_id), timeout_s=TIMEOUT_S)
+    return int(answer.expiry_ms)
 
 
 async def describe(
