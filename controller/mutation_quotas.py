@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from metadata.client_quotas import CONTROLLER_MUTATION_RATE, ClientQuotas, text_of
@@ -20,8 +21,9 @@ from runtime.administration.changes import Change, Items
 from runtime.administration.parts import items_of
 from runtime.administration.refused import Refused, remove_refused
 from runtime.authorization.caller import NODE_ITSELF, Caller
-from runtime.quota.kept import Throttle
-from runtime.quota.mutations import MutationQuotas
+from runtime.metrics.registry import MetricsRegistry, Samples
+from runtime.quota.kept import SAMPLES_MAX, Throttle
+from runtime.quota.mutations import MutationQuotas, MutationUsage
 from runtime.quota.precedence import Client, client_of
 from stele.errors import ApiError, ErrorCode
 from stele.world import Clock
@@ -55,6 +57,34 @@ class MutationLimit:
     def __init__(self, clock: Clock) -> None:
         self._now_s = clock.monotonic
         self._quotas = MutationQuotas(ClientQuotas())
+
+    def declare(self, registry: MetricsRegistry) -> None:
+        """A controller that was never active has no samples of these metrics."""
+        for name, help_text, read in (
+            (
+                "stele_mutation_quota_tokens",
+                "Partitions that the clients of a quota may still create and delete (tokens).",
+                lambda usage: usage.tokens,
+            ),
+            (
+                "stele_mutation_quota_partitions",
+                "Partitions that the clients of a quota have created and deleted (mutation-rate).",
+                lambda usage: usage.partitions,
+            ),
+            (
+                "stele_mutation_quota_throttled_seconds",
+                "How long the clients of a quota were told to wait so far (throttle-time).",
+                lambda usage: usage.throttled_s,
+            ),
+        ):
+            registry.samples(name, help_text, ("user", "client_id"), self._reader(read))
+
+    def _reader(self, read: Callable[[MutationUsage], float]) -> Callable[[], Samples]:
+        def samples() -> Samples:
+            for usage in islice(self._quotas.usage(self._now_s()), SAMPLES_MAX):
+                yield (usage.bucket.user or "", usage.bucket.client_id or ""), read(usage)
+
+        return samples
 
     def begin(
         self,
@@ -121,6 +151,9 @@ class _Counted:
     def throttle(self) -> Throttle | None:
         return self._quotas.throttle(self._client, self._now_s)
 
+    def told(self, throttle: Throttle) -> None:
+        self._quotas.told(throttle)
+
 
 class Mutation:
     """One request on its way through the decision. Without a quota it holds nothing back."""
@@ -155,6 +188,7 @@ class Mutation:
         if counted.may_exceed or held.is_anything:
             throttle = counted.throttle()
             if throttle is not None:
+                counted.told(throttle)
                 reply.throttle_time_ms = math.ceil(throttle.seconds * 1000)
 
 

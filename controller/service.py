@@ -114,7 +114,7 @@ class ControllerService:
             on_fatal=on_fatal,
             on_decided=self._decided,
         )
-        self._mutations = MutationLimit(world.clock)
+        self.mutations: Final = MutationLimit(world.clock)
         self._token_expiry = TokenExpiry(config.delegation_token_expiry_check_interval_ms)
         self._heartbeats = Heartbeats(
             self._decisions,
@@ -356,7 +356,7 @@ class ControllerService:
             def allowed(context: Context, request: Any) -> ControllerResult[Any]:
                 """Decides about the items that the caller may change, and refuses the others."""
                 refused = take_refused(self._port.authorizer, context.image, caller, request)
-                mutation = self._mutations.begin(
+                mutation = self.mutations.begin(
                     change, caller, context.image, request, may_exceed=may_exceed
                 )
                 if refused.is_everything or mutation.is_everything_held:

@@ -4,8 +4,9 @@ The answer goes out at once and says the time, and then nothing is read from the
 client that does not heed the time waits, too, and none runs into its own time-out.
 
 Deviations: bytes are those of the whole Produce request, as in Kafka, and of the records of a
-Fetch, where Kafka counts the whole answer. The loop's time is that of decoding, the handler's first
-turn and encoding. What a waiting Fetch takes when it is woken counts for nobody.
+Fetch, where Kafka counts the whole answer. The loop's time is that of decoding, the handler's turns
+and encoding. The turn in which a waiting Fetch is woken and answered counts from the connection's
+next answer on.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ Followers get tagged fields of ours, ``dropped_end`` and ``producers``, and send
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Generator, Sequence
 
@@ -92,6 +93,9 @@ class KafkaFetch(SessionFetch):
         self._wait_ms = 0  # that the client is to wait after the answer
         if not self.is_follower and context.quotas.manager is not None:
             self._heed_quota(context.quotas.manager)
+
+        if (clock := context.quotas.turn_clock) is not None:
+            self.spend = functools.partial(request_context.connection.loop_share.run, clock)
 
     def _heed_quota(self, manager: QuotaManager) -> None:
         """Read no more than the client may get at once. Else it could never get the answer."""

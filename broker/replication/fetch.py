@@ -113,12 +113,15 @@ class FetchRequests:
     def _look(self, waiting: WaitingFetch) -> None:
         if not waiting.is_open:
             return
+        look = self._look_first
         if waiting.is_expired:
-            self._answer_now(waiting)
+            look = self._answer_now
         elif waiting.has_begun:
-            self._retry(waiting)
+            look = self._retry
+        if waiting.spend is None:
+            look(waiting)
         else:
-            self._look_first(waiting)
+            waiting.spend(look, waiting)
 
     def stop(self) -> None:
         """Answer every waiting fetch with the records there are."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from broker.replication.deadlines import Deadline
 from broker.replication.fetch_session import FetchSession
@@ -51,6 +51,7 @@ class WaitingFetch(ABC):
         "replica_epoch",
         "replica_id",
         "session",
+        "spend",
         "stirred",
         "unread",
         "warming",
@@ -98,6 +99,9 @@ class WaitingFetch(ABC):
         self.is_expired = False
         self.is_queued = False
         self.woken = False
+        # Does a look at the fetch after its arrival, and counts the time for who asked. None: no
+        # time is counted.
+        self.spend: Callable[[Callable[[WaitingFetch], None], WaitingFetch], None] | None = None
         self.warming: Warming | None = None
         # Partitions whose read failed. The error is their answer.
         self.unread: set[PartitionId] = set()

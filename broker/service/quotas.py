@@ -14,15 +14,12 @@ from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation
 from runtime.authorization.caller import NODE_ITSELF, Caller
 from runtime.config.node import NodeConfig
 from runtime.metrics.registry import MetricsRegistry, Samples
-from runtime.quota.kept import Throttle
+from runtime.quota.kept import SAMPLES_MAX, Throttle
 from runtime.quota.manager import QuotaManager, Usage
 from runtime.quota.precedence import Client, client_of
 from stele.world import Clock
 
 logger = logging.getLogger(__name__)
-
-_SAMPLES_MAX: Final = 200
-"""Of a metric by clients, whose number nobody bounds: those that were active last."""
 
 EXEMPT: Final = Client("", "")
 """Stands for every caller that no quota is about. Its time is counted apart."""
@@ -86,7 +83,7 @@ class BrokerQuotas:
     def _samples(self, read: Callable[[Usage], float]) -> Samples:
         if self.manager is None:
             return
-        for usage in islice(self.manager.usage(self.now_s()), _SAMPLES_MAX):
+        for usage in islice(self.manager.usage(self.now_s()), SAMPLES_MAX):
             bucket = usage.bucket
             yield (usage.key, bucket.user or "", bucket.client_id or ""), read(usage)
 

@@ -14,6 +14,9 @@ MAX: Final = 10_000
 
 IDLE_S: Final = 3600.0
 
+SAMPLES_MAX: Final = 200
+"""Of a metric by clients, whose number nobody bounds: those that were active last."""
+
 T = TypeVar("T")
 
 

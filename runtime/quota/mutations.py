@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from metadata.client_quotas import CONTROLLER_MUTATION_RATE, ClientQuotas
 from runtime.quota.bucket import TokenBucket
 from runtime.quota.kept import Finder, Kept, Throttle
-from runtime.quota.precedence import Client, Found
+from runtime.quota.precedence import Bucket, Client, Found
+
+
+class _Sensor:
+    """What the clients of a bucket have changed."""
+
+    __slots__ = ("partitions", "throttled_s", "tokens")
+
+    def __init__(self, tokens: TokenBucket) -> None:
+        self.tokens = tokens
+        self.partitions = 0
+        self.throttled_s = 0.0
+
+
+class MutationUsage(NamedTuple):
+    """What the clients of a bucket have left, and what they have changed so far."""
+
+    bucket: Bucket
+    tokens: float
+    partitions: int
+    throttled_s: float
 
 
 class MutationQuotas:
@@ -17,7 +40,7 @@ class MutationQuotas:
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self._finder = Finder(quotas)
-        self._buckets: Kept[TokenBucket] = Kept()
+        self._sensors: Kept[_Sensor] = Kept()
 
     def take(self, quotas: ClientQuotas) -> None:
         """Go by these from now on."""
@@ -32,7 +55,7 @@ class MutationQuotas:
         found = self._finder.find(CONTROLLER_MUTATION_RATE, client)
         if found is None:
             return None
-        return _throttle(self._bucket(found, now_s), found, now_s)
+        return _throttle(self._sensor(found, now_s).tokens, found, now_s)
 
     def record(self, client: Client, partitions: int, now_s: float) -> Throttle | None:
         """Count a change. The client is to wait so long before the next one. A negative number
@@ -40,18 +63,32 @@ class MutationQuotas:
         found = self._finder.find(CONTROLLER_MUTATION_RATE, client)
         if found is None:
             return None
-        bucket = self._bucket(found, now_s)
-        bucket.take(partitions, now_s)
-        return _throttle(bucket, found, now_s)
+        sensor = self._sensor(found, now_s)
+        sensor.partitions += partitions
+        sensor.tokens.take(partitions, now_s)
+        return _throttle(sensor.tokens, found, now_s)
 
-    def _bucket(self, found: Found, now_s: float) -> TokenBucket:
-        bucket = self._buckets.get(CONTROLLER_MUTATION_RATE, found.bucket, now_s)
-        if bucket is None:
-            bucket = TokenBucket(found.bound, now_s)
-            self._buckets.put(CONTROLLER_MUTATION_RATE, found.bucket, bucket, now_s)
+    def told(self, throttle: Throttle) -> None:
+        """An answer tells the client to wait."""
+        sensor = self._sensors.peek(CONTROLLER_MUTATION_RATE, throttle.found.bucket)
+        if sensor is not None:
+            sensor.throttled_s += throttle.seconds
+
+    def usage(self, now_s: float) -> Iterator[MutationUsage]:
+        """Of every bucket that is known, from the one that was used last. To be used up before the
+        next call."""
+        for _, bucket, sensor in self._sensors:
+            tokens = sensor.tokens.tokens(now_s)
+            yield MutationUsage(bucket, tokens, sensor.partitions, sensor.throttled_s)
+
+    def _sensor(self, found: Found, now_s: float) -> _Sensor:
+        sensor = self._sensors.get(CONTROLLER_MUTATION_RATE, found.bucket, now_s)
+        if sensor is None:
+            sensor = _Sensor(TokenBucket(found.bound, now_s))
+            self._sensors.put(CONTROLLER_MUTATION_RATE, found.bucket, sensor, now_s)
         else:
-            bucket.set_bound(found.bound, now_s)
-        return bucket
+            sensor.tokens.set_bound(found.bound, now_s)
+        return sensor
 
 
 def _throttle(bucket: TokenBucket, found: Found, now_s: float) -> Throttle | None:

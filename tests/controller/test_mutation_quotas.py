@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.authorization.caller import NODE_ITSELF
+from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1.caller_pb2 import OnBehalfOf
@@ -64,6 +65,22 @@ async def test_topics_above_the_quota_are_refused_until_there_is_no_debt(world: 
     assert errors(await create(world, ("d", 8), principal="User:bob")) == [0]
     await asyncio.sleep(third.throttle_time_ms / 1000)
     assert errors(await create(world, ("c", 1))) == [0]
+
+
+@with_controller
+async def test_what_clients_have_changed_can_be_seen(world: World) -> None:
+    await limit(world, 1.0)
+    registry = MetricsRegistry()
+    world.controller.service.mutations.declare(registry)
+    await create(world, ("a", 8))
+    await create(world, ("b", 8))
+    await create(world, ("c", 1))
+    await create(world, ("d", 0), principal="User:bob")
+    values, ann = registry.values(), '{user="ann",client_id=""}'
+    assert -5 <= values["stele_mutation_quota_tokens" + ann] < -4.5
+    assert values["stele_mutation_quota_partitions" + ann] == 16
+    assert 4.5 < values["stele_mutation_quota_throttled_seconds" + ann] <= 5
+    assert values['stele_mutation_quota_throttled_seconds{user="bob",client_id=""}'] == 0
 
 
 @with_controller

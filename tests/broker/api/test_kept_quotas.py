@@ -176,6 +176,33 @@ async def test_time_of_the_loop_counts_from_the_next_answer_on() -> None:
     assert client.protocol.is_muted
 
 
+@virtual
+async def test_time_of_a_woken_fetch_counts_from_the_next_answer_on() -> None:
+    edges = with_quota(CPU, 1.1, {"user": None})
+    edges.quotas.turn_clock = Ticks()
+    client = edges.client()
+    edges.replicas.hold()
+    client.send(fetch.API, 12, to_fetch())
+    (waiting,) = edges.replicas.fetch.fetched
+    assert waiting.spend is not None
+    for _ in range(3):
+        waiting.spend(lambda _: None, waiting)  # nothing is there yet
+    edges.replicas.hold(False)
+    edges.replicas.release()
+    assert (await client.receive(fetch.API, 12)).throttle_time_ms == 1000
+    assert client.protocol.is_muted
+
+
+@virtual
+async def test_without_a_quota_no_time_of_a_woken_fetch_is_counted() -> None:
+    edges = with_quota(CPU, 1.1, {"ip": "1.1.1.1"})
+    client = edges.client()
+    edges.replicas.hold()
+    client.send(fetch.API, 12, to_fetch())
+    (waiting,) = edges.replicas.fetch.fetched
+    assert waiting.spend is None
+
+
 def nodes_requests() -> list[tuple[object, int, object]]:
     return [
         (fetch.API, 12, to_fetch(replica_id=2)),

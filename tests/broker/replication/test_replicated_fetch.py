@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.replication.fetch_turns import TURN_BYTES
+from broker.replication.fetch_waiting import WaitingFetch
 from broker.replication.types import EpochEnd, FetchEntry, ProduceEntry
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch
@@ -222,6 +223,35 @@ async def test_consumers_woken_by_one_append_are_answered_in_turns(cluster: Repl
     await until(lambda: len(answers.order) == 4)
     assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
     assert answers.order == [0, 1, 2, 3]
+
+
+@with_topic
+async def test_a_look_after_the_arrival_is_done_at_the_cost_of_who_asked(
+    cluster: ReplicaCluster,
+) -> None:
+    """Whether an append wakes the fetch, or its time is over."""
+    spent: list[int] = []
+    answered: list[object] = []
+
+    def spend(look: Callable[[WaitingFetch], None], waiting: WaitingFetch) -> None:
+        assert not answered
+        look(waiting)
+        spent.append(len(answered))
+
+    async def ask() -> None:
+        asked = AskedFetch([FetchEntry(P0, 0, 1 << 20)], answered.append, max_wait_ms=500)
+        asked.spend = spend
+        cluster[1].manager.fetch.begin(asked)
+
+    await cluster[1].process.run(ask())
+    await until(lambda: bool(answered))
+    assert spent == [1]
+    spent.clear()
+    answered.clear()
+    await cluster[1].process.run(ask())
+    await cluster[1].produce()
+    await until(lambda: bool(answered))
+    assert spent[-1] == 1
 
 
 @with_topic

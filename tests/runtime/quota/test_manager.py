@@ -171,6 +171,22 @@ def test_finding_is_remembered_for_a_bounded_number_of_clients(
     assert again is not first
 
 
+def test_what_was_changed_and_told_can_be_seen() -> None:
+    mutations = MutationQuotas(quotas(({"user": None}, {MUTATIONS: 2.0})))
+    mutations.record(BOB, 4, 0.0)
+    throttle = mutations.record(ANN, 26, 0.0)
+    assert throttle is not None
+    mutations.told(throttle)
+    mutations.told(throttle._replace(seconds=0.5))
+    mutations.record(ANN, -2, 0.0)
+    assert list(mutations.usage(1.0)) == [
+        (Bucket("ann", None), 0.0, 24, 2.5),
+        (Bucket("bob", None), 20.0, 4, 0.0),
+    ]
+    mutations.told(throttle._replace(found=throttle.found._replace(bucket=Bucket("eve", None))))
+    assert len(list(mutations.usage(1.0))) == 2
+
+
 def test_changes_may_be_made_until_the_bucket_is_in_debt() -> None:
     mutations = MutationQuotas(quotas(({"user": "ann"}, {MUTATIONS: 2.0})))
     assert mutations.throttle(BOB, 0.0) is None
