@@ -5,8 +5,8 @@ client that does not heed the time waits, too, and none runs into its own time-o
 
 Deviations: bytes are those of the whole Produce request, as in Kafka, and of the records of a
 Fetch, where Kafka counts the whole answer. The loop's time is that of decoding, the handler's turns
-and encoding. The turn in which a waiting Fetch is woken and answered counts from the connection's
-next answer on.
+and encoding. The turn in which a consumer's waiting Fetch is woken and answered counts from the
+connection's next answer on. That of a follower's Fetch is counted nowhere.
 """
 
 from __future__ import annotations

@@ -94,11 +94,11 @@ class KafkaFetch(SessionFetch):
         if not self.is_follower and context.quotas.manager is not None:
             self._heed_quota(context.quotas.manager)
 
-        if (clock := context.quotas.turn_clock) is not None:
-            self.spend = functools.partial(request_context.connection.loop_share.run, clock)
-
     def _heed_quota(self, manager: QuotaManager) -> None:
-        """Read no more than the client may get at once. Else it could never get the answer."""
+        """Count the time of later turns for the client. Read no more than the client may get at
+        once. Else it could never get the answer."""
+        if (clock := self._context.quotas.turn_clock) is not None:
+            self.spend = functools.partial(self._request_context.connection.loop_share.run, clock)
         payer = self._context.quotas.payer(self._request_context.caller)
         at_once = manager.at_once(CONSUMER_BYTE_RATE, payer)
         if payer is not EXEMPT and at_once is not None:
