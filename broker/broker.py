@@ -109,7 +109,6 @@ class Broker:
         self._world = world
         self._quorum = quorum
         self._cluster_id = cluster_id
-        self._registry = registry
         self._authorizer = authorizer
         self._on_fatal = on_fatal
         self._is_safe_to_restart = is_safe_to_restart
@@ -117,7 +116,8 @@ class Broker:
         self._metrics = BrokerMetrics(registry)
         self._tls = tls
         self._certificates = CertificateChanges(config.node_id, config.security, tls)
-        self._kafka = KafkaServer(config, world.network, registry, tls)
+        self._quotas = BrokerQuotas(config, authorizer, world.clock, registry)
+        self._kafka = KafkaServer(config, world.network, registry, tls, self._quotas.addresses)
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
         self._directories = BrokerDirectories(config, world, cluster_id)
@@ -357,8 +357,8 @@ class Broker:
 
     def _make_context(self) -> BrokerContext:
         config, world = self._config, self._world
-        quotas = BrokerQuotas(config, self._authorizer, world.clock, self._registry)
-        self._publisher.subscribe(quotas)
+        self._publisher.subscribe(self._quotas)
+        self._publisher.subscribe(self._kafka.connections)
         return BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
@@ -382,7 +382,7 @@ class Broker:
             caught_up=lambda: self._serving,
             authorizer=self._authorizer,
             metadata_log=self._quorum,
-            quotas=quotas,
+            quotas=self._quotas,
             why_not_certificates=self._certificates.why_not,
         )
 
@@ -439,7 +439,7 @@ class Broker:
                     self.service(address.name),
                     health=health,
                     tls=self._tls.of(address.name),
-                    max_connections=self._config.listener_max_connections.get(address.name),
+                    max_connections=self._config.connections.listener_max.get(address.name),
                 )
             except OSError as error:
                 raise bind_error("grpc.listeners", address, error) from error

@@ -26,6 +26,7 @@ from metadata.config_keys import (
     validate_topic_config,
 )
 from metadata.configs import CLUSTER, ConfigResource
+from metadata.connection_settings import listener_limit
 from metadata.effective import client_metrics_layers, sourced
 from metadata.features import GROUP_CONFIGS, SUPPORTED, require
 from metadata.group_config import check_group
@@ -145,7 +146,7 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice")
         values[change.name] = _new_value(decision, resource, change)
     for name, value in values.items():
-        _check_change(resource, name, value)
+        _check_change(decision.image, resource, name, value)
     after = {key: value for key, value in {**before, **values}.items() if value is not None}
     if resource.type == pb.ConfigResourceType.TOPIC:
         validate_together(after)
@@ -248,14 +249,36 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
         )
 
 
-def _check_change(resource: ConfigResource, name: str, value: str | None) -> None:
+def _check_change(
+    image: MetadataImage, resource: ConfigResource, name: str, value: str | None
+) -> None:
     if resource.type == pb.ConfigResourceType.BROKER:
         validate_broker_config(name, value, one_broker=resource != CLUSTER)
+        if value is not None:
+            _check_listener(image, resource, name)
     elif resource.type == pb.ConfigResourceType.CLIENT_METRICS:
         pass  # they are checked all together
     elif value is not None or name not in _KEYS[resource.type]:
         is_topic = resource.type == pb.ConfigResourceType.TOPIC
         (validate_topic_config if is_topic else validate_group_config)(name, value or "")
+
+
+def _check_listener(image: MetadataImage, resource: ConfigResource, name: str) -> None:
+    """A limit of a listener that nobody has would do nothing."""
+    limit = listener_limit(name)
+    if limit is None:
+        return
+    brokers = [
+        broker
+        for broker in image.sorted_brokers()
+        if resource == CLUSTER or broker.broker_id == _broker_id(resource)
+    ]
+    known = {each.listener.lower() for broker in brokers for each in broker.endpoints}
+    if limit.listener not in known:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{name}: there is no listener {limit.listener}: there are {', '.join(sorted(known))}",
+        )
 
 
 def _broker_id(resource: ConfigResource) -> int | None:

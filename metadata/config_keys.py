@@ -13,10 +13,16 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from metadata.client_metrics import CLIENT_METRICS, subscription_of
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
+from metadata.connection_settings import (
+    CONNECTION_KEYS,
+    OVERRIDES,
+    listener_limit,
+    read_overrides,
+)
 from metadata.group_config import GROUP
 from metadata.node_settings import SETTINGS
 from metadata.security_settings import NODE_SECURITY_KEYS, STORE_KEYS, store_key
@@ -174,11 +180,7 @@ _NODE = (
         "allow.everyone.if.no.acl.found", Type.BOOLEAN, "false",
         "Whether every caller may use a resource that no ACL is about.",
     ),
-    # Connections and requests.
-    ConfigKey(
-        "max.connections.per.ip.overrides", Type.LIST, "",
-        "Other limits for some addresses: ADDRESS:COUNT. Host names are not looked up.",
-    ),
+    *CONNECTION_KEYS,
     *NODE_SECURITY_KEYS,
     # Topics.
     NUM_PARTITIONS,
@@ -318,13 +320,22 @@ def validate_broker_config(name: str, value: str | None, *, one_broker: bool) ->
 
     Raises ApiError INVALID_CONFIG.
     """
-    of_store = store_key(name)
-    key = NODE_KEYS.get(name) if of_store is None else of_store.key
+    of_store, limit = store_key(name), listener_limit(name)
+    key = NODE_KEYS.get(name)
+    if of_store is not None:
+        key = of_store.key
+    elif limit is not None:
+        key = limit.key
     if key is None:
         message = unknown(name, NODE_KEYS, "configuration")
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     if of_store is not None and not one_broker:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is set for one broker, by its number")
+    if limit is not None and name != limit.key.name:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"write the listener's name in lower case, as Kafka does: {limit.key.name}",
+        )
     if key in STORE_KEYS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -341,6 +352,8 @@ def validate_broker_config(name: str, value: str | None, *, one_broker: bool) ->
         )
     if value is not None:
         _parse(key, value)
+        if key is OVERRIDES:
+            read_overrides(cast(tuple[str, ...], key.parse(value)))
     elif is_kept_on_cluster(name):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

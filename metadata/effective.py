@@ -3,11 +3,16 @@ group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from metadata.config_keys import NODE_KEYS, ConfigKey, Value
 from metadata.configs import CLUSTER, ConfigResource
+from metadata.connection_settings import (
+    ConnectionSettings,
+    listener_limit,
+    read_connection_settings,
+)
 from metadata.group_config import GroupConfig
 from metadata.image import MetadataImage
 from metadata.topic_config import TopicConfig
@@ -166,6 +171,27 @@ def throttled_rate(
 ) -> int:
     """Bytes/s that a broker sends or fetches at most of throttled replicas; ``key`` says which."""
     return cast(int, key.parse(sourced(image, key, static=static, broker_id=broker_id).value))
+
+
+def effective_connection_settings(
+    image: MetadataImage,
+    *,
+    static: Mapping[str, str],
+    broker_id: int,
+    listeners: Iterable[str],
+) -> ConnectionSettings:
+    """The limits of connections that a broker goes by. ``listeners``: the names of its own."""
+
+    def value_of(key: ConfigKey) -> Value:
+        return key.parse(sourced(image, key, static=static, broker_id=broker_id).value)
+
+    of_listeners = {}
+    for layer in (static, image.config(CLUSTER), image.config(ConfigResource.broker(broker_id))):
+        for name, text in layer.items():
+            limit = listener_limit(name)
+            if limit is not None:
+                of_listeners[limit.key.name] = text
+    return read_connection_settings(value_of, of_listeners, listeners)
 
 
 def unclean_election_enabled(image: MetadataImage, topic: str, static: Mapping[str, str]) -> bool:

@@ -83,18 +83,6 @@ class NodeSettings:
         "only connections that use little are read. -1: no limit, which is Kafka's default.",
         minimum=-1,
     )
-    max_connections = integer(
-        2147483647,
-        "The most connections of the Kafka protocol. Others are closed at once. Brokers with "
-        "their own listener may still connect: a client's connection makes way. "
-        "listener.name.NAME.max.connections limits one listener, and its gRPC port by itself.",
-        minimum=0,
-    )
-    max_connections_per_ip = integer(
-        2147483647,
-        "The most connections of the Kafka protocol from one address.",
-        minimum=0,
-    )
     connections_max_idle_ms = long(
         600000,
         "How long a connection may be silent before it is closed. -1: for ever.",

@@ -363,7 +363,7 @@ class Node:
                     self._is_safe_to_restart,
                 ),
                 tls=self._tls.of(address.name),
-                max_connections=self.config.listener_max_connections.get(address.name),
+                max_connections=self.config.connections.listener_max.get(address.name),
             ),
         )
         self._undo.push(listener.close)

@@ -3,7 +3,7 @@ to, key by key, with its source."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from metadata.config_keys import (
     Type,
 )
 from metadata.configs import CLUSTER, ConfigResource
+from metadata.connection_settings import listener_limit
 from metadata.effective import DYNAMIC_TOPIC, Layer, client_metrics_layers, layers
 from metadata.image import MetadataImage
 from metadata.security_settings import store_key
@@ -169,25 +170,34 @@ def _describe_broker(context: BrokerContext, name: str) -> list[DescribedKey]:
     for key in _by_name(NODE_KEYS):
         found = layers(context.image(), key, static=context.config.raw, broker_id=context.broker_id)
         described.append(DescribedKey(key, found, key.scope is Scope.STATIC))
-    for name in sorted(context.image().config(ConfigResource.broker(context.broker_id))):
-        of_store = store_key(name)
-        if of_store is not None:
-            found = layers(
-                context.image(),
-                of_store.key,
-                static=context.config.raw,
-                broker_id=context.broker_id,
-            )
-            described.append(DescribedKey(of_store.key, found, read_only=False))
+    image, static = context.image(), context.config.raw
+    own, cluster = image.config(ConfigResource.broker(context.broker_id)), image.config(CLUSTER)
+    limits = [name for name in {**static, **cluster} if listener_limit(name) is not None]
+    for key in _of_listeners({*own, *limits}):
+        found = layers(image, key, static=static, broker_id=context.broker_id)
+        described.append(DescribedKey(key, found, read_only=False))
     return described
+
+
+def _of_listeners(names: Iterable[str]) -> list[ConfigKey]:
+    """The keys of listeners among these names that may be set while a broker runs."""
+    keys = []
+    for name in sorted(names):
+        of_store, limit = store_key(name), listener_limit(name)
+        if of_store is not None:
+            keys.append(of_store.key)
+        elif limit is not None:
+            keys.append(limit.key)
+    return keys
 
 
 def _describe_cluster_default(context: BrokerContext) -> list[DescribedKey]:
     image = context.image()
+    present = image.config(CLUSTER)
+    keys = [key for key in _by_name(NODE_KEYS) if key.name in present]
     return [
         DescribedKey(key, layers(image, key, static={}), read_only=False)
-        for key in _by_name(NODE_KEYS)
-        if key.name in image.config(CLUSTER)
+        for key in [*keys, *_of_listeners(present)]
     ]
 
 

@@ -14,6 +14,7 @@ from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation
 from runtime.authorization.caller import NODE_ITSELF, Caller
 from runtime.config.node import NodeConfig
 from runtime.metrics.registry import MetricsRegistry, Samples
+from runtime.quota.addresses import AddressQuotas
 from runtime.quota.kept import SAMPLES_MAX, Throttle
 from runtime.quota.manager import QuotaManager, Usage
 from runtime.quota.precedence import Client, client_of
@@ -37,6 +38,7 @@ class BrokerQuotas:
     ) -> None:
         self.manager: QuotaManager | None = None
         self.turn_clock: Callable[[], float] | None = None
+        self.addresses: Final = AddressQuotas({})
         self.exempt_s = 0.0
         """What exempt requests have taken of the event loop while there were quotas."""
         self.now_s: Final = clock.monotonic
@@ -51,6 +53,7 @@ class BrokerQuotas:
 
     def take(self, quotas: ClientQuotas) -> None:
         """Keep these from now on."""
+        self.addresses.take(quotas)
         if all(entity[0].type == IP for entity in quotas):  # as if there were none
             self.manager = self.turn_clock = None
         elif self.manager is None:

@@ -120,18 +120,11 @@ def check_key(entity: QuotaEntity, key: str) -> None:
 
 
 def check_value(entity: QuotaEntity, key: str, value: float) -> None:
-    """Raises ApiError INVALID_REQUEST for a value that the quota cannot have, and
-    UNSUPPORTED_VERSION for a quota that no broker would keep."""
+    """Raises ApiError INVALID_REQUEST for a value that the quota cannot have."""
     if not (math.isfinite(value) and value > 0):
         raise _invalid(f"{key}={value:g} must be a number above 0")
     if _keys(entity)[key] and (value < 1 or abs(value - round(value)) > _ALMOST_WHOLE):
         raise _invalid(f"{key}={value:g} must be a whole number")
-    if key == CONNECTION_CREATION_RATE:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"{key} is not built yet, so no broker would keep it: max.connections.per.ip bounds "
-            "the connections of an address",
-        )
 
 
 def filter_of(

@@ -6,14 +6,18 @@ Nothing here reads files or the environment: texts and mappings come in, a check
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Value, unknown
+from metadata.connection_settings import (
+    ConnectionSettings,
+    listener_limit,
+    read_connection_settings,
+)
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.access import access_policy, node_faults
@@ -79,8 +83,8 @@ class NodeConfig(NodeSettings):
 
     access_policy: Policy | None  # None: there is no authorizer
 
-    max_connections_per_ip_overrides: Mapping[str, int]  # by address
-    listener_max_connections: Mapping[str, int]  # by listener, if it has a limit of its own
+    # As server.properties has them. Other values may be in force while the node runs.
+    connections: ConnectionSettings
 
     # What was set, by key, as text: the static layer under the dynamic configuration.
     raw: Mapping[str, str]
@@ -99,7 +103,6 @@ class NodeConfig(NodeSettings):
 
 
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_LISTENER_LIMIT = re.compile(r"listener\.name\.(?P<name>[A-Za-z0-9_.-]+)\.max\.connections")
 
 
 def load(
@@ -127,7 +130,7 @@ def load(
 
 def check_key(name: str) -> None:
     """Check that a setting exists. Raises ConfigError with the nearest name."""
-    if name not in NODE_KEYS and not unbuilt_keys.is_known(name):
+    if name not in NODE_KEYS and not listener_limit(name) and not unbuilt_keys.is_known(name):
         raise ConfigError(_explain_unknown(name))
 
 
@@ -163,13 +166,10 @@ class _Reader:
         self._faults: list[str] = []
         self._raw: dict[str, str] = {}
         self._values: dict[str, Value] = {}
-        self._listener_limit_texts: dict[str, str] = {}
         for name in sorted(settings):
-            if name in NODE_KEYS:
-                self._raw[name] = settings[name].strip()
-            elif _LISTENER_LIMIT.fullmatch(name):
-                self._listener_limit_texts[name] = settings[name].strip()
-            elif listener_key(name) is not None:
+            if (limit := listener_limit(name)) is not None:
+                self._raw[limit.key.name] = settings[name].strip()
+            elif name in NODE_KEYS or listener_key(name) is not None:
                 self._raw[name] = settings[name].strip()
             elif (refusal := unbuilt_keys.refusal(name, settings[name])) is not None:
                 self._faults.append(refusal)
@@ -204,6 +204,9 @@ class _Reader:
     def _number(self, name: str) -> int:
         value = self._values[name]
         return value if isinstance(value, int) else 0
+
+    def _value_of(self, key: ConfigKey) -> Value:
+        return self._values[key.name]
 
     # ---------------------------------------------------------------- the whole
 
@@ -246,8 +249,7 @@ class _Reader:
             "controller_advertised_listeners": controller.advertised,
             "metrics_listener": self._address("metrics.listener"),
             "access_policy": self._access_policy(security, inter_broker),
-            "max_connections_per_ip_overrides": self._connection_overrides(),
-            "listener_max_connections": self._listener_limits(listeners, controller_names),
+            "connections": self._connections(listeners, controller_names),
             "raw": self._raw,
         }
         self._check_relations(is_controller, voters)
@@ -287,37 +289,28 @@ class _Reader:
                     "controller or another node.id"
                 )
 
-    def _connection_overrides(self) -> dict[str, int]:
-        key, overrides = "max.connections.per.ip.overrides", {}
-        for item in self._items(key):
-            host, _, count = item.rpartition(":")
-            try:
-                address = str(ipaddress.ip_address(host.strip("[]")))
-            except ValueError:
-                address = ""
-            if not address or not count.isdecimal():
-                self._faults.append(f"{key}: {item!r} is not of the form ADDRESS:COUNT")
-                continue
-            overrides[address] = int(count)
-        return overrides
-
-    def _listener_limits(
+    def _connections(
         self, listeners: tuple[NamedAddress, ...], controller_names: Sequence[str]
-    ) -> dict[str, int]:
-        """As in Kafka, the listener's name stands in lower case in the key."""
-        listed = [*(listener.name for listener in listeners), *controller_names]
-        names = {name.lower(): name for name in listed}
+    ) -> ConnectionSettings | None:
+        """None if there are faults."""
+        names = [*(listener.name for listener in listeners), *controller_names]
+        known = {name.lower() for name in names}
         limits = {}
-        for key, text in self._listener_limit_texts.items():
-            match = _LISTENER_LIMIT.fullmatch(key)
-            name = names.get(match["name"].lower()) if match else None
-            if name is None:
+        for key, text in self._raw.items():
+            limit = listener_limit(key)
+            if limit is not None and limit.listener not in known:
                 self._faults.append(f"{key}: there is no such listener")
-            elif not text.isdecimal():
-                self._faults.append(f"{key}={text}: it must be a whole number from 0")
-            else:
-                limits[name] = int(text)
-        return limits
+            elif limit is not None:
+                limits[key] = text
+        try:
+            return read_connection_settings(
+                self._value_of,
+                limits,
+                names,
+            )
+        except ApiError as error:
+            self._faults.append(error.message)
+            return None
 
     def _directories(self) -> tuple[str, ...]:
         directories = self._items("log.dirs")

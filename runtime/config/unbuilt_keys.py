@@ -105,7 +105,6 @@ _WITHOUT_EFFECT = (
     ("log.local.retention.", "there is no tiered storage"),
     ("num.", "there are no pools of threads"),
     ("background.threads", "there are no pools of threads"),
-    ("max.connection", "connections are not limited"),
     ("zookeeper.", "there is no ZooKeeper"),
     ("delete.topic.enable", "topics can always be deleted"),
 )

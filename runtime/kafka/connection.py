@@ -95,6 +95,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._next: tuple[PendingRequest, kafka.Struct] | None = None
         # Not None: the client is to wait. Nothing is taken until then, also of what it has sent.
         self._unmute: asyncio.TimerHandle | None = None
+        self.is_held = False  # whether nothing is read, because too many connections come
         self._is_writable = True
         self._is_reading = True
         self._is_draining = False  # takes no more requests
@@ -154,6 +155,17 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.principal = principal
         self.by_delegation_token = by_delegation_token
         self._reader.max_bytes = self._max_request_bytes
+
+    def hold(self) -> None:
+        """Read nothing until ``let_in``."""
+        self.is_held = True
+        self._update_reading()
+
+    def let_in(self) -> None:
+        self.is_held = False
+        if self._loop is not None:
+            self.last_active_s = self._loop.time()
+        self._process()
 
     def mute(self, seconds: float) -> None:
         """Take no request for this time. The longest of such times counts."""
@@ -274,6 +286,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             and self._next is None
             and self._decoding is None
             and self._unmute is None
+            and not self.is_held
             and not self._is_draining
             and len(self._pending) < self._max_in_flight_requests
             and self._pending_bytes < self._max_in_flight_bytes

@@ -24,6 +24,11 @@ class TokenBucket:
         self._tokens = bound * BURST_S
         self._settled_s = now_s
 
+    @property
+    def bound(self) -> float:
+        """Tokens per second."""
+        return self._bound
+
     def set_bound(self, bound: float, now_s: float) -> None:
         """From now on. What was taken stays taken, and a lower bound keeps fewer tokens."""
         self._settle(now_s)

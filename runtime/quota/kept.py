@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from metadata.client_quotas import ClientQuotas
@@ -17,6 +17,7 @@ IDLE_S: Final = 3600.0
 SAMPLES_MAX: Final = 200
 """Of a metric by clients, whose number nobody bounds: those that were active last."""
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -65,38 +66,38 @@ class _Entry(Generic[T]):
         self.used_s = used_s
 
 
-class Kept(Generic[T]):
-    """A value for each key and bucket. The one that was used least recently goes first."""
+class Recent(Generic[K, T]):
+    """A value for each key. The one that was used least recently goes first."""
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
         # In the order of their last use.
-        self._entries: OrderedDict[tuple[str, Bucket], _Entry[T]] = OrderedDict()
+        self._entries: OrderedDict[K, _Entry[T]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[tuple[str, Bucket, T]]:
+    def __iter__(self) -> Iterator[tuple[K, T]]:
         """The one that was used last comes first."""
-        for (key, bucket), entry in reversed(self._entries.items()):
-            yield key, bucket, entry.value
+        for key, entry in reversed(self._entries.items()):
+            yield key, entry.value
 
-    def get(self, key: str, bucket: Bucket, now_s: float) -> T | None:
+    def get(self, key: K, now_s: float) -> T | None:
         """The value, which counts as used. None: there is none, or it was idle for too long."""
-        entry = self._entries.get((key, bucket))
+        entry = self._entries.get(key)
         if entry is None or now_s - entry.used_s >= IDLE_S:
             return None
         entry.used_s = now_s
-        self._entries.move_to_end((key, bucket))
+        self._entries.move_to_end(key)
         return entry.value
 
-    def peek(self, key: str, bucket: Bucket) -> T | None:
+    def peek(self, key: K) -> T | None:
         """The value, which does not count as used."""
-        entry = self._entries.get((key, bucket))
+        entry = self._entries.get(key)
         return None if entry is None else entry.value
 
-    def put(self, key: str, bucket: Bucket, value: T, now_s: float) -> None:
+    def put(self, key: K, value: T, now_s: float) -> None:
         """Keep a new value."""
         entries = self._entries
         while entries:
@@ -104,5 +105,34 @@ class Kept(Generic[T]):
             if len(entries) < MAX and now_s - entries[oldest].used_s < IDLE_S:
                 break
             del entries[oldest]
-        entries[key, bucket] = _Entry(value, now_s)
-        entries.move_to_end((key, bucket))
+        entries[key] = _Entry(value, now_s)
+        entries.move_to_end(key)
+
+
+class Kept(Generic[T]):
+    """A value for each quota's key and bucket."""
+
+    __slots__ = ("_recent",)
+
+    def __init__(self) -> None:
+        self._recent: Recent[tuple[str, Bucket], T] = Recent()
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def __iter__(self) -> Iterator[tuple[str, Bucket, T]]:
+        """The one that was used last comes first."""
+        for (key, bucket), value in self._recent:
+            yield key, bucket, value
+
+    def get(self, key: str, bucket: Bucket, now_s: float) -> T | None:
+        """As ``Recent.get``."""
+        return self._recent.get((key, bucket), now_s)
+
+    def peek(self, key: str, bucket: Bucket) -> T | None:
+        """As ``Recent.peek``."""
+        return self._recent.peek((key, bucket))
+
+    def put(self, key: str, bucket: Bucket, value: T, now_s: float) -> None:
+        """As ``Recent.put``."""
+        self._recent.put((key, bucket), value, now_s)

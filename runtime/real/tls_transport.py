@@ -139,7 +139,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
         self.set_write_buffer_limits()
-        self._deadline = self._loop.call_later(HANDSHAKE_S, self._too_late)
+        self._start_deadline()
         self._protocol.connection_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -249,6 +249,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._stop_deadline()
         peer = self._raw.get_extra_info("peername")
         self._handshakes.failed(failure, peer, bytes(self._first_bytes), reason)
+
+    def _start_deadline(self) -> None:
+        self._deadline = self._loop.call_later(HANDSHAKE_S, self._too_late)
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:
@@ -460,10 +463,17 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._is_reading and not self.is_closing()
 
     def pause_reading(self) -> None:
+        """Before the first bytes of the peer, its handshake waits for ``resume_reading``, too."""
         self._is_reading = False
+        if self._state is _State.HANDSHAKE and not self._first_bytes:
+            self._stop_deadline()
+            self._pause_raw()
 
     def resume_reading(self) -> None:
         self._is_reading = True
+        if self._state is _State.HANDSHAKE and not self._first_bytes and self._deadline is None:
+            self._start_deadline()
+            self._resume_raw()
         if self._state is _State.OPEN and not self._is_delivering:
             self._deliver_soon()
 

@@ -16,11 +16,9 @@ import pytest
 
 from broker.api import SERVED
 from metadata.config_keys import validate_topic_config
-from runtime.administration.client_quotas import check_value, entity_of
 from runtime.config.node import ConfigError, load
 from stele.config import ClientConfig
 from stele.errors import ApiError, SteleError
-from stele.wire.v1.admin_pb2 import QuotaEntity
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -106,16 +104,9 @@ def refused_kerberos() -> None:
         ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
-def refused_rate_of_connections() -> None:
-    address = entity_of([QuotaEntity(type="ip", name="::1")])
-    with pytest.raises(ApiError, match="not built"):
-        check_value(address, "connection_creation_rate", 5.0)
-
-
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "quotas of connections": refused_rate_of_connections,
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,
 }

@@ -60,12 +60,10 @@ def test_an_address_has_one_form() -> None:
 
 
 @pytest.mark.parametrize("address", ["::1", None])
-def test_a_quota_that_no_broker_keeps_is_refused(address: str | None) -> None:
+def test_an_address_has_a_quota_of_new_connections(address: str | None) -> None:
     machine = Machine()
-    [(error, message)] = alter(machine, entry({"ip": address}, connection_creation_rate=10))
-    assert error == ErrorCode.UNSUPPORTED_VERSION
-    assert "not built" in message
-    assert quotas(machine) == {}
+    assert alter(machine, entry({"ip": address}, connection_creation_rate=10)) == [(0, "")]
+    assert of(machine, ip=address) == {"connection_creation_rate": 10}
 
 
 def test_what_changes_nothing_makes_no_record() -> None:

@@ -115,6 +115,29 @@ def test_refused_as_a_whole(
     assert machine.image is before
 
 
+@pytest.mark.parametrize("resource", ["", "1"])
+def test_a_limit_of_a_listener_needs_a_broker_with_the_listener(resource: str) -> None:
+    machine = Machine()
+    names = ("EXTERNAL", "BROKERS")
+    machine.register(
+        1, endpoints=[metadata.Endpoint(listener=name, host="b", port=9092) for name in names]
+    )
+
+    def set_limit(name: str, value: str | None) -> admin.AlterConfigsResponse.Resource:
+        change = admin.AlterConfigsRequest.Change(name=name, value=value)
+        asked = admin.AlterConfigsRequest.Resource(
+            resource=admin.ConfigResource(type=4, name=resource), changes=[change]
+        )
+        request = admin.AlterConfigsRequest(resources=[asked])
+        return machine.do(lambda context: configs.alter_configs(context, request)).resources[0]
+
+    assert set_limit("listener.name.external.max.connections", "5").error == 0
+    answer = set_limit("listener.name.extern.max.connections", "5")
+    assert answer.error == ErrorCode.INVALID_CONFIG
+    assert "there is no listener extern: there are brokers, external" in answer.message
+    assert set_limit("listener.name.extern.max.connections", None).error == 0
+
+
 def test_settings_are_checked_together_with_the_settings_that_stay(machine: Machine) -> None:
     assert alter(machine, 2, "t", max_compaction_lag_ms=5).error == 0
     assert alter(machine, 2, "t", min_compaction_lag_ms=5).error == 0

@@ -324,3 +324,35 @@ def test_the_parts_of_a_stores_key() -> None:
         Type.PASSWORD,
     )
     assert store_key("ssl.key.password") is None
+
+
+def test_limits_of_connections_are_dynamic_also_those_of_a_listener() -> None:
+    for one_broker in (True, False):
+        for name in ("max.connections", "max.connections.per.ip", "max.connection.creation.rate"):
+            validate_broker_config(name, "7", one_broker=one_broker)
+        for name in ("max.connections", "max.connection.creation.rate"):
+            validate_broker_config(f"listener.name.my.net.{name}", "7", one_broker=one_broker)
+            validate_broker_config(f"listener.name.my.net.{name}", None, one_broker=one_broker)
+        validate_broker_config(OVERRIDES, "10.0.0.1:5,[::1]:0", one_broker=one_broker)
+
+
+OVERRIDES = "max.connections.per.ip.overrides"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max.connections", "-1", "whole number from 0"),
+        ("max.connection.creation.rate", "0", "whole number from 1"),
+        ("listener.name.net.max.connection.creation.rate", "0", "listener.name.net.* from 1"),
+        ("listener.name.net.max.connections", "many", "whole number"),
+        ("listener.name.net.max.connections.per.ip", "1", "there is no configuration"),
+        ("listener.name.Net.max.connections", "1", "lower case.*listener.name.net.max"),
+        (OVERRIDES, "somewhere:10", "ADDRESS:COUNT"),
+        (OVERRIDES, "10.0.0.1", "ADDRESS:COUNT"),
+    ],
+)
+def test_bad_limits_of_connections_are_refused(name: str, value: str, words: str) -> None:
+    with pytest.raises(ApiError, match=words) as caught:
+        validate_broker_config(name, value, one_broker=False)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG

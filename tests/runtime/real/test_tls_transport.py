@@ -78,6 +78,14 @@ class Sink(asyncio.BufferedProtocol):
         self.events.append("lost")
 
 
+class Held(Sink):
+    """Reads nothing until the test says so."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.pause_reading()
+
+
 class Server:
     """A listener whose protocols are sinks."""
 
@@ -552,3 +560,34 @@ async def test_aborted_handshakes_leave_nothing() -> None:
 
 def _alive(objects: list[object]) -> list[object]:
     return [each for each in objects if isinstance(each, tls_transport.TlsTransport)]
+
+
+async def test_a_connection_that_is_held_from_its_beginning_shakes_hands_when_it_is_let_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_S", 0.05)
+    async with serving(sink=Held) as server:
+        opening = asyncio.ensure_future(server.open())
+        await until(lambda: len(server.sinks) == 1)
+        await asyncio.sleep(0.15)  # longer than a handshake may take
+        assert server.sinks[0].events == ["made"]
+        assert not opening.done()
+        monkeypatch.setattr(tls_transport, "HANDSHAKE_S", 10.0)
+        server.sinks[0].transport.resume_reading()
+        _, writer = await opening
+        writer.write(b"hello")
+        await until(lambda: bytes(server.sinks[0].received) == b"hello")
+        writer.close()
+
+
+async def test_the_time_of_a_handshake_begins_when_a_held_connection_is_let_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_S", 0.05)
+    async with serving(sink=Held) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await until(lambda: len(server.sinks) == 1)
+        server.sinks[0].transport.resume_reading()
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert dict(server.tls.failures) == {"timeout": 1}
+        writer.close()

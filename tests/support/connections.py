@@ -1,0 +1,44 @@
+"""A broker with two listeners, and its limits of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metadata.config_key import INT_MAX
+from metadata.connection_settings import ConnectionSettings
+from runtime.config.node import NodeConfig, from_settings
+
+
+def settings(
+    *,
+    most: int = 3,
+    per_address: int = 2,
+    listener_max: Mapping[str, int] | None = None,
+    rate: int = INT_MAX,
+    listener_rates: Mapping[str, int] | None = None,
+) -> ConnectionSettings:
+    return ConnectionSettings(
+        max_connections=most,
+        max_per_address=per_address,
+        address_overrides={"10.0.0.2": 1},
+        creation_rate=rate,
+        listener_max=listener_max or {},
+        listener_rates=listener_rates or {},
+    )
+
+
+def two_listeners(**settings: str) -> NodeConfig:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return from_settings(
+        {
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.voters": "9@localhost:9093",
+            "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+            "grpc.listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+            "inter.broker.listener.name": "BROKERS",
+            "log.dirs": "/data",
+            **named,
+        }
+    )
