@@ -169,9 +169,15 @@ def list_command(
 
 @app.command("why")
 def why(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user, without User:.")],
+    user: Annotated[
+        str, typer.Argument(metavar="[USER]", help="The user, without User:.", show_default=False)
+    ] = "",
     client_id: Annotated[
         str, typer.Option("--client-id", help="The client id.", show_default="none")
+    ] = "",
+    ip: Annotated[
+        str,
+        typer.Option("--ip", help="Of this address, in place of a user.", show_default="none"),
     ] = "",
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -180,13 +186,16 @@ def why(
     """Show which quotas count for a client, and how much of them is used on each broker."""
     from stele.admin.client_quotas import entity_text
 
+    if bool(user) == bool(ip) or (ip and client_id):
+        raise UsageError("say of whom: a user, perhaps with --client-id, or --ip alone")
     with connect(bootstrap, timeout) as admin:
-        found = admin.explain_client_quotas(user, client_id)
+        found = admin.explain_client_quotas(user, client_id, ip=ip)
     if as_json:
         print_json(found)
         return
     if not any(found.values()):
-        note(f"no quota counts for user {user} with client id {client_id!r}")
+        of_user = f"user {user} with client id {client_id!r}"
+        note(f"no quota counts for {f'address {ip}' if ip else of_user}")
         return
     print_table(
         ("BROKER", "QUOTA", "OF", "SHARED BY ONE", "VALUE", "USED", "WAITS", "WAITED S"),

@@ -31,6 +31,7 @@ from broker.service.records import Asked
 from broker.service.scram_credentials import describe_users
 from metadata.acl import AclFilter
 from metadata.brokers import BrokerRegistration, Plane
+from metadata.client_quotas import CONNECTION_CREATION_RATE
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.topics import Topic
@@ -46,6 +47,7 @@ from runtime.administration.changes import CHANGES
 from runtime.administration.client_quotas import parts_of
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
+from runtime.quota.addresses import AddressQuota, AddressUsage
 from runtime.quota.precedence import Client
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
@@ -320,6 +322,10 @@ class AdminService:
         image = await self._present_image(request)
         client = Client(request.user, request.client_id)
         try:
+            if request.ip:
+                return _explained_address(
+                    client_quotas.explain_address(self._context, caller, image, request.ip)
+                )
             explained = client_quotas.explain(self._context, caller, image, client)
         except ApiError as error:
             return pb.ExplainClientQuotasResponse(error=error.code, message=error.message)
@@ -496,3 +502,21 @@ def _topic(
             for number, state in enumerate(topic.partitions)
         ],
     )
+
+
+def _explained_address(
+    explained: tuple[AddressQuota, AddressUsage] | None,
+) -> pb.ExplainClientQuotasResponse:
+    answer = pb.ExplainClientQuotasResponse()
+    if explained is not None:
+        quota, usage = explained
+        answer.quotas.add(
+            key=CONNECTION_CREATION_RATE,
+            entity=parts_of(quota.entity),
+            value=quota.rate,
+            usage=usage.rate,
+            throttles=usage.throttles,
+            throttled_seconds=usage.throttled_s,
+            is_shared_by_ip=True,
+        )
+    return answer

@@ -11,8 +11,10 @@ from metadata.image import MetadataImage
 from runtime.administration.client_quotas import OF_CLIENTS, filter_of
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
+from runtime.quota.addresses import AddressQuota, AddressUsage, find_quota
 from runtime.quota.manager import Usage
 from runtime.quota.precedence import Client, Found, find
+from security.authorizer.decision import canonical_host
 from stele.wire.v1 import admin_pb2 as pb
 from storage.turns import in_slices
 
@@ -45,6 +47,22 @@ def explain(
             usage = quotas.manager.usage_of(key, found.bucket, quotas.now_s())
         explained.append(Explained(key, found, usage))
     return explained
+
+
+def explain_address(
+    context: BrokerContext, caller: Caller, image: MetadataImage, address: str
+) -> tuple[AddressQuota, AddressUsage] | None:
+    """The quota of new connections that counts for an address; None: it has none.
+
+    Raises ApiError CLUSTER_AUTHORIZATION_FAILED.
+    """
+    check_described(context, caller)
+    address = canonical_host(address)
+    found = find_quota(image.client_quotas, address)
+    if found is None:
+        return None
+    quotas = context.quotas
+    return found, quotas.addresses.usage_of(address, quotas.now_s())
 
 
 def check_described(context: BrokerContext, caller: Caller) -> None:

@@ -14,7 +14,7 @@ from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation
 from runtime.authorization.caller import NODE_ITSELF, Caller
 from runtime.config.node import NodeConfig
 from runtime.metrics.registry import MetricsRegistry, Samples
-from runtime.quota.addresses import AddressQuotas
+from runtime.quota.addresses import AddressQuotas, AddressUsage
 from runtime.quota.kept import SAMPLES_MAX, Throttle
 from runtime.quota.manager import QuotaManager, Usage
 from runtime.quota.precedence import Client, client_of
@@ -39,6 +39,7 @@ class BrokerQuotas:
         self.manager: QuotaManager | None = None
         self.turn_clock: Callable[[], float] | None = None
         self.addresses: Final = AddressQuotas({})
+        """The quotas of new connections, which count before anybody has made a request."""
         self.exempt_s = 0.0
         """What exempt requests have taken of the event loop while there were quotas."""
         self.now_s: Final = clock.monotonic
@@ -76,6 +77,19 @@ class BrokerQuotas:
             labels,
             lambda: self._samples(lambda usage: usage.throttled_s),
         )
+        registry.samples(
+            "stele_connection_quota_usage",
+            "New connections per second of an address with a quota (connection-accept-rate).",
+            ("ip",),
+            lambda: self._address_samples(lambda usage: usage.rate),
+        )
+        registry.samples(
+            "stele_connection_quota_throttled_seconds",
+            "How long connections of an address were held before they were closed so far "
+            "(ip-connection-accept-throttle-time).",
+            ("ip",),
+            lambda: self._address_samples(lambda usage: usage.throttled_s),
+        )
         registry.total(
             "stele_exempt_request_seconds",
             "Time that requests of nodes took of the event loop while there were quotas "
@@ -89,6 +103,10 @@ class BrokerQuotas:
         for usage in islice(self.manager.usage(self.now_s()), SAMPLES_MAX):
             bucket = usage.bucket
             yield (usage.key, bucket.user or "", bucket.client_id or ""), read(usage)
+
+    def _address_samples(self, read: Callable[[AddressUsage], float]) -> Samples:
+        for usage in islice(self.addresses.usage(self.now_s()), SAMPLES_MAX):
+            yield (usage.address,), read(usage)
 
     def payer(self, caller: Caller) -> Client:
         """The client that a request counts for; EXEMPT for nodes of the cluster.

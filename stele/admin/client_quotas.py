@@ -144,17 +144,19 @@ class QuotaAdmin(AdminPart):
         ]
 
     async def explain_client_quotas(
-        self, user: str, client_id: str = ""
+        self, user: str = "", client_id: str = "", *, ip: str = ""
     ) -> dict[int, list[QuotaUsage]]:
         """The quotas that count for a client, and how much of them is used, by broker.
 
-        ``user``: the principal without ``User:``. A key that is not there does not bound the
+        ``user``: the principal without ``User:``. ``ip``: the quota of new connections of this
+        address, in place of the quotas of a user. A key that is not there does not bound the
         client. Raises ApiError.
 
         >>> await admin.explain_client_quotas("orders-app", "orders-1")
+        >>> await admin.explain_client_quotas(ip="10.0.0.7")
         """
         request = pb.ExplainClientQuotasRequest(
-            user=user, client_id=client_id, min_metadata_offset=self._requests.changed_at
+            user=user, client_id=client_id, ip=ip, min_metadata_offset=self._requests.changed_at
         )
         question = call(
             "/stele.v1.Admin/ExplainClientQuotas",
@@ -172,7 +174,11 @@ class QuotaAdmin(AdminPart):
 
 
 def _usage(quota: pb.ExplainClientQuotasResponse.Quota) -> QuotaUsage:
-    common = (("user", quota.is_shared_by_user), ("client-id", quota.is_shared_by_client_id))
+    common = (
+        ("user", quota.is_shared_by_user),
+        ("client-id", quota.is_shared_by_client_id),
+        ("ip", quota.is_shared_by_ip),
+    )
     return QuotaUsage(
         quota.key,
         {

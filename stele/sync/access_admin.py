@@ -239,15 +239,19 @@ class AccessAdmin(Face):
             lambda: self._admin.describe_delegation_tokens(owners, linearizable=linearizable)
         )
 
-    def explain_client_quotas(self, user: str, client_id: str = "") -> dict[int, list[QuotaUsage]]:
+    def explain_client_quotas(
+        self, user: str = "", client_id: str = "", *, ip: str = ""
+    ) -> dict[int, list[QuotaUsage]]:
         """The quotas that count for a client, and how much of them is used, by broker.
 
-        ``user``: the principal without ``User:``. A key that is not there does not bound the
+        ``user``: the principal without ``User:``. ``ip``: the quota of new connections of this
+        address, in place of the quotas of a user. A key that is not there does not bound the
         client. Raises ApiError.
 
         >>> admin.explain_client_quotas("orders-app", "orders-1")
+        >>> admin.explain_client_quotas(ip="10.0.0.7")
         """
-        return self._run(lambda: self._admin.explain_client_quotas(user, client_id))
+        return self._run(lambda: self._admin.explain_client_quotas(user, client_id, ip=ip))
 
     # ------------------------------------------------------------------------- metrics
 

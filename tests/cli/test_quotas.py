@@ -38,7 +38,12 @@ class _Admin:
     ) -> None:
         self.alterations += alterations
 
-    def explain_client_quotas(self, user: str, client_id: str = "") -> dict[int, list[QuotaUsage]]:
+    def explain_client_quotas(
+        self, user: str = "", client_id: str = "", *, ip: str = ""
+    ) -> dict[int, list[QuotaUsage]]:
+        if ip == "10.0.0.7":
+            quota = QuotaUsage(RATE, {"ip": None}, 20.0, 5.0, 3, 1.26, ("ip",))
+            return {1: [quota], 2: []}
         usage = QuotaUsage("producer_byte_rate", {"user": user}, 200.0, 50.0, 3, 1.26, ("user",))
         return {1: [usage] if user == "ann" else [], 2: []}
 
@@ -128,3 +133,25 @@ def test_why_says_what_counts_and_what_is_used(capsys: pytest.CaptureFixture[str
     assert "no quota counts for user bob" in capsys.readouterr().err
     assert main.run(["quotas", "why", "ann", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["1"][0]["shared_by"] == ["user"]
+
+
+def test_why_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["quotas", "why", "--ip", "10.0.0.7"]) == 0
+    _, line = capsys.readouterr().out.splitlines()
+    told = [each.strip() for each in line.split("  ") if each.strip()]
+    assert told == ["1", RATE, "default ip", "ip", "20", "25%", "3", "1.3"]
+    assert main.run(["quotas", "why", "--ip", "10.0.0.8"]) == 0
+    assert "no quota counts for address 10.0.0.8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["ann", "--ip", "::1"], ["--ip", "::1", "--client-id", "c"]]
+)
+def test_why_needs_a_user_or_an_address(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["quotas", "why", *arguments]) == 2
+    assert "say of whom" in capsys.readouterr().err
+
+
+RATE = "connection_creation_rate"

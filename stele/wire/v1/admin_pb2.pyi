@@ -791,21 +791,23 @@ class DescribeClientQuotasResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[DescribeClientQuotasResponse.Entry, _Mapping]]] = ...) -> None: ...
 
 class ExplainClientQuotasRequest(_message.Message):
-    __slots__ = ("user", "client_id", "min_metadata_offset", "linearizable")
+    __slots__ = ("user", "client_id", "min_metadata_offset", "linearizable", "ip")
     USER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    IP_FIELD_NUMBER: _ClassVar[int]
     user: str
     client_id: str
     min_metadata_offset: int
     linearizable: bool
-    def __init__(self, user: _Optional[str] = ..., client_id: _Optional[str] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+    ip: str
+    def __init__(self, user: _Optional[str] = ..., client_id: _Optional[str] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ..., ip: _Optional[str] = ...) -> None: ...
 
 class ExplainClientQuotasResponse(_message.Message):
     __slots__ = ("error", "message", "quotas")
     class Quota(_message.Message):
-        __slots__ = ("key", "entity", "value", "usage", "throttles", "throttled_seconds", "is_shared_by_user", "is_shared_by_client_id")
+        __slots__ = ("key", "entity", "value", "usage", "throttles", "throttled_seconds", "is_shared_by_user", "is_shared_by_client_id", "is_shared_by_ip")
         KEY_FIELD_NUMBER: _ClassVar[int]
         ENTITY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -814,6 +816,7 @@ class ExplainClientQuotasResponse(_message.Message):
         THROTTLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
         IS_SHARED_BY_USER_FIELD_NUMBER: _ClassVar[int]
         IS_SHARED_BY_CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+        IS_SHARED_BY_IP_FIELD_NUMBER: _ClassVar[int]
         key: str
         entity: _containers.RepeatedCompositeFieldContainer[QuotaEntity]
         value: float
@@ -822,7 +825,8 @@ class ExplainClientQuotasResponse(_message.Message):
         throttled_seconds: float
         is_shared_by_user: bool
         is_shared_by_client_id: bool
-        def __init__(self, key: _Optional[str] = ..., entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ..., value: _Optional[float] = ..., usage: _Optional[float] = ..., throttles: _Optional[int] = ..., throttled_seconds: _Optional[float] = ..., is_shared_by_user: _Optional[bool] = ..., is_shared_by_client_id: _Optional[bool] = ...) -> None: ...
+        is_shared_by_ip: bool
+        def __init__(self, key: _Optional[str] = ..., entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ..., value: _Optional[float] = ..., usage: _Optional[float] = ..., throttles: _Optional[int] = ..., throttled_seconds: _Optional[float] = ..., is_shared_by_user: _Optional[bool] = ..., is_shared_by_client_id: _Optional[bool] = ..., is_shared_by_ip: _Optional[bool] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]

@@ -223,6 +223,7 @@ class Fake:
     is_held: bool = False
     is_closed: bool = False
     is_stalled: bool = False
+    is_muted: bool = False
     address: str = "10.0.0.1"
     peer: str = "10.0.0.1:5"
     principal: str = "User:ANONYMOUS"
