@@ -293,11 +293,9 @@ class ReplicaManager(ReplicaEvents):
         # After a stop, following would append past the clean end that was noted.
         while not self._stopped and next(steps, _LAST) is not _LAST:
             yield
-        if not self._stopped and self.reports.failed_directories:
-            before, now = metadata_version(delta.image), metadata_version(image)
-            if now < REPLICA_DIRECTORIES <= before:
-                # Heartbeats name the failed directories, and mean nothing below this level.
-                self._corruption_found()
+        if metadata_version(image) < REPLICA_DIRECTORIES <= metadata_version(delta.image):
+            # Heartbeats name the failed directories, and mean nothing below this level.
+            self._corruption_found()
 
     def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Of replication throttles, before any replica is told that it is throttled."""

@@ -329,7 +329,7 @@ class DirectoryMoves:
         ``Copying.advance``."""
         copy, target = copying.copy, move.target
         is_prepared, turn_bytes = False, 0
-        while self._is_wanted(move) and copy.offline is None:
+        while copy.offline is None:  # it is closed when the move is dropped
             step = copying.step
             if step is CopyStep.BEGIN_ANEW:
                 return False

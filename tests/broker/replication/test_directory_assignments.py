@@ -9,7 +9,7 @@ import random
 import pytest
 
 from broker.replication import assignments
-from metadata.directories import UNASSIGNED
+from metadata.directories import REPLICA_DIRECTORIES, UNASSIGNED
 from metadata.partitions import NO_LEADER
 from stele.errors import ErrorCode
 from stele.ids import PartitionId, TopicPartition, decode_uuid
@@ -360,6 +360,32 @@ async def test_a_broker_without_directories_gives_up_no_old_log(cluster: Replica
     await asyncio.sleep(0.1)
     assert not node.manager.reports.has_online_directory
     assert node.corrupt == []
+
+
+@with_brokers(brokers=2, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_below_the_level_at_which_directories_mean_something_replicas_are_reported(
+    cluster: ReplicaCluster,
+) -> None:
+    """The controller has given up what is in the failed directory, until it does not know
+    directories any more."""
+    raise_level(cluster, REPLICA_DIRECTORIES + 1)
+    cluster.create_topic((1, 2), min_insync=1)
+    await settled(cluster)
+    node = cluster[1]
+    directory = node.replica().directory
+    node.process.loop.call_soon(directory.failed, node.replica().log, OSError(errno.EIO, ""))
+    await until(lambda: directory.offline is not None)
+    for level in (REPLICA_DIRECTORIES, REPLICA_DIRECTORIES + 1, REPLICA_DIRECTORIES):
+        raise_level(cluster, level)
+    cluster.unfence(2)  # a change of something else
+    await until(lambda: node.image.offset == cluster.image.offset)
+    assert node.corrupt == []
+    raise_level(cluster, REPLICA_DIRECTORIES - 1)
+    await until(lambda: node.image.offset == cluster.image.offset)
+    assert node.corrupt == [P0]
+    raise_level(cluster, REPLICA_DIRECTORIES - 2)
+    await until(lambda: node.image.offset == cluster.image.offset)
+    assert node.corrupt == [P0], "they are reported once"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -210,9 +210,10 @@ async def test_a_replica_is_not_made_in_the_directory_that_failed_since_it_was_a
 async def test_a_copy_may_fill_its_disk_up_to_the_reserve(cluster: ReplicaCluster) -> None:
     node = cluster[1]
     writer = Writer(node)
-    await writer.write(15, size=20_000)  # one slice and a little more
+    await writer.write(30, size=20_000)  # the last slice is all that is left after the first pause
     assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
     await begun(node, OTHER_DIRECTORY)
+    assert [lag for _, _, lag in futures(node)] == [4]
     node.disk.faults.quota_bytes = node.disk.used_bytes() + RESERVE_BYTES
     hurry(node)
     await moved(node, OTHER_DIRECTORY)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Mapping
 
 import pytest
@@ -17,8 +19,9 @@ from storage.checkpoints import encode_offsets
 from storage.errors import StorageError
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
-from tests.support.replication import ends, with_topic
+from tests.support.replication import ends, with_brokers, with_topic
 from tests.support.timing import until
+from world.disk import File
 
 TOPIC_ID_FILE = "/data/orders-0/partition.metadata"
 
@@ -175,6 +178,32 @@ async def test_a_log_without_topic_id_goes_with_the_last_topic_of_its_name(
     cluster.register(node)
     await until(lambda: node.disk.find("/data/orders-0") is None)
     assert not node.directory.half_made
+
+
+@with_brokers(brokers=1, directories=("/data", "/other"))
+async def test_a_log_that_was_begun_in_a_directory_is_made_there(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each of two directories has a log of the name after a restart."""
+    node = cluster[1]
+    disk = node.process.world.disk
+    open_file = disk.open
+
+    def refuse(path: str, *, create: bool = False) -> File:
+        if path.startswith("/data/orders-0/") and path.endswith(".log"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return open_file(path, create=create)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", refuse)
+        cluster.create_topic(*[(1,)] * 4, min_insync=1)
+        await until(lambda: node.holds(P0._replace(partition=3)))
+    key = TopicPartition(TOPIC, 0)
+    data, other = node.directories
+    assert key in data.half_made
+    assert len(other.logs) < len(data.logs), "it would be made in the other one"
+    await until(node.holds, within_s=60)
+    assert (key in data.logs, key in other.logs) == (True, False)
 
 
 @with_topic

@@ -152,6 +152,23 @@ async def test_a_consumer_waits_for_its_minimum_of_bytes_also_if_it_names_its_la
     assert cluster.simulation.now < began + 0.3, "a divergence is told at once"
 
 
+@with_topic
+async def test_a_reader_whose_last_epoch_the_log_lacks_has_diverged(
+    cluster: ReplicaCluster,
+) -> None:
+    """Also where this log is longer: what it has there is of an earlier epoch."""
+    leader = cluster[1]
+    for _ in range(3):
+        await leader.produce()
+    cluster.change(leader=2)
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.leader_epoch == 2)
+    assert (await leader.produce()).base_offset == 3
+    assert (await leader.fetch(2, last_epoch=1)).diverging == EpochEnd(0, 3)
+    assert (await leader.fetch(2, last_epoch=0)).diverging is None
+    assert (await leader.fetch(4, last_epoch=2)).diverging is None
+
+
 def noting(answered: list[int], number: int) -> Callable[[object], None]:
     return lambda _: answered.append(number)
 
