@@ -55,6 +55,7 @@ ROOMS = (
             "tests/broker/replication/test_partition_and_controller.py",
         ),
     ),
+    Room("share", ("broker/share/*.py",), ("tests/broker/share",)),
     Room(
         "sessions",
         ("broker/replication/fetch_session.py",),

@@ -1,0 +1,374 @@
+"""The share partition: which member has which records, and what became of them (KIP-932)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from broker.share.acknowledgements import Run, check, runs_of
+from broker.share.values import (
+    NO_DEADLINE,
+    AcknowledgementBatch,
+    AcknowledgeType,
+    Acquired,
+    Limits,
+    ReadBatch,
+    RecordState,
+    StateBatch,
+    StateWrite,
+)
+from broker.share.window import Range, Window
+from stele.errors import ApiError, ErrorCode
+
+_AVAILABLE, _ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
+_ACKNOWLEDGED, _ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+
+
+class SharePartition:
+    """The records of one partition as one share group sees them. It is pure: times come with the
+    calls, from a clock that never goes back.
+
+    A decision of a member (accept, release, reject) counts once it is persisted: ``acknowledge``
+    returns a write, whose outcome comes by ``written`` or ``failed``. What nobody waits for (the
+    end of a lock, of a session) counts at once, and its write only makes the state of a later
+    leader better. README.md names the invariants.
+    """
+
+    def __init__(
+        self, start_offset: int, batches: Iterable[StateBatch] = (), limits: Limits | None = None
+    ) -> None:
+        """``batches``: the persisted state from ``start_offset`` on, in order."""
+        self.limits = limits or Limits()
+        self._window = Window(start_offset)
+        for batch in batches:
+            if batch.first > self._window.end_offset:
+                self._window.append(Range(self._window.end_offset, batch.first - 1))
+            self._window.append(Range(*batch))
+        self._window.move_up()
+        # No record before this offset can be acquired now. A search for one begins here.
+        self._search_from = self._window.start_offset
+        self._writes = 0
+        # What each write decides: first and last offset, state and delivery count from then on.
+        self._decisions: dict[int, list[StateBatch]] = {}
+        # When locks end and when released records are due: time, first and last offset. An entry
+        # may be outdated: the ranges of its offsets know better.
+        self._locks: list[tuple[int, int, int]] = []
+        self._dues: list[tuple[int, int, int]] = []
+
+    # ------------------------------------------------------------------------------ questions
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is not done (SPSO)."""
+        return self._window.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset that was never read (SPEO + 1)."""
+        return self._window.end_offset
+
+    @property
+    def done_count(self) -> int:
+        """Records from ``start_offset`` on that are done already (KIP-1226: delivery complete)."""
+        return self._window.final_count
+
+    @property
+    def next_deadline_ms(self) -> int:
+        """When ``advance`` has something to do next, or a little before; NO_DEADLINE: never."""
+        heads = [heap[0][0] for heap in (self._locks, self._dues) if heap]
+        return min(heads, default=NO_DEADLINE)
+
+    def ranges(self) -> Iterable[Range]:
+        """All records in the window, in their order, to be shown."""
+        return self._window
+
+    def fetch_offset(self) -> int | None:
+        """The offset from which the leader should read for the next member. None: there is nothing
+        to deliver before a record is released or done."""
+        for each in self._window.from_offset(self._search_from):
+            if each.state is _AVAILABLE and not each.due_ms:
+                self._search_from = each.first
+                return each.first
+        self._search_from = self._window.end_offset
+        is_full = len(self._window) >= self.limits.partition_max_record_locks
+        return None if is_full else self._search_from
+
+    # ------------------------------------------------------------------------------ deliveries
+
+    def acquire(
+        self,
+        member: str,
+        offset: int,
+        read: Sequence[ReadBatch],
+        max_records: int,
+        now_ms: int,
+        *,
+        is_strict: bool = False,
+    ) -> list[Acquired]:
+        """Give records to a member, out of what the leader has read from ``offset`` on.
+
+        The number of records may exceed ``max_records`` up to the end of a batch, unless
+        ``is_strict`` (KIP-1206). Offsets without a record are done: the log has none there.
+        A suspect (``Limits.suspect_count``) is delivered without others, and in ever smaller parts.
+        """
+        if offset > self._window.end_offset:
+            raise ValueError(f"read from {offset} on, after {self._window.end_offset}")
+        lock_until_ms = now_ms + self.limits.record_lock_duration_ms
+        taken: list[Range] = []
+        count, position = 0, offset
+        for batch in read:
+            if batch.last < position:
+                continue
+            self._read(position, batch)
+            if batch.is_deliverable and count < max_records:
+                end = batch.last
+                if is_strict:
+                    end = min(end, self._end_of(max(position, batch.first), max_records - count))
+                count += self._take(max(position, batch.first), end, taken)
+            position = batch.last + 1
+            is_alone = bool(taken) and taken[0].count >= self.limits.suspect_count
+            if position > self._window.end_offset or count >= max_records or is_alone:
+                break
+        for each in taken:
+            self._window.change(each, _ACQUIRED)
+            each.count += 1
+            each.holder, each.lock_until_ms = member, lock_until_ms
+            heapq.heappush(self._locks, (lock_until_ms, each.first, each.last))
+        self._window.move_up()
+        return [Acquired(each.first, each.last, each.count) for each in taken]
+
+    def _read(self, position: int, batch: ReadBatch) -> None:
+        """Note what the log has from ``position`` on: nothing up to the batch, then the batch."""
+        if batch.first > position:
+            self._note(position, batch.first - 1, _ARCHIVED)
+        state = _AVAILABLE if batch.is_deliverable else _ARCHIVED
+        self._note(max(batch.first, position), batch.last, state)
+
+    def _note(self, first: int, last: int, state: RecordState) -> None:
+        """Offsets in the window that are available and have no record are done. Those behind the
+        window come into it while it has room."""
+        window = self._window
+        if state is _ARCHIVED and not len(window):
+            window.begin_at(last + 1)  # however many they are
+            return
+        if state is _ARCHIVED and first < window.end_offset:
+            for each in window.exactly(
+                max(first, window.start_offset), min(last, window.end_offset - 1)
+            ):
+                if each.state is _AVAILABLE:
+                    window.change(each, _ARCHIVED)
+        room = self.limits.partition_max_record_locks - len(window)
+        first = max(first, window.end_offset)
+        last = min(last, first + room - 1)
+        if first <= last:
+            window.append(Range(first, last, state))
+
+    def _end_of(self, first: int, count: int) -> int:
+        """The offset of the last one of so many available records from ``first`` on."""
+        for each in self._window.from_offset(first):
+            if each.state is _AVAILABLE and not each.due_ms:
+                start = max(each.first, first)
+                if each.last - start + 1 >= count:
+                    return start + count - 1
+                count -= each.last - start + 1
+        return self._window.end_offset - 1
+
+    def _take(self, first: int, last: int, taken: list[Range]) -> int:
+        """Add what is available from ``first`` to ``last``. Returns the number of records."""
+        window = self._window
+        first, last = max(first, window.start_offset), min(last, window.end_offset - 1)
+        if first > last:
+            return 0
+        count = 0
+        for each in window.exactly(first, last):
+            if each.state is not _AVAILABLE or each.due_ms:
+                continue
+            if each.count >= self.limits.suspect_count:
+                if not taken:
+                    taken.append(self._part_of(each))
+                    count = len(taken[0])
+                break
+            taken.append(each)
+            count += len(each)
+        return count
+
+    def _part_of(self, suspect: Range) -> Range:
+        """The first half of a range, the half of the half after the next delivery, and so on; one
+        record at the last delivery."""
+        deliveries = suspect.count - self.limits.suspect_count + 1
+        size = max(len(suspect) >> deliveries, 1)
+        if suspect.count >= self.limits.delivery_count_limit - 1:
+            size = 1
+        return self._window.exactly(suspect.first, suspect.first + size - 1)[0]
+
+    # ------------------------------------------------------------------------------ decisions
+
+    def acknowledge(
+        self, member: str, batches: Sequence[AcknowledgementBatch], now_ms: int
+    ) -> StateWrite | None:
+        """Take a member's decisions, all or none. They count when the write is persisted; without
+        one they count now. Offsets that are done and left the window are skipped.
+
+        Raises ApiError INVALID_REQUEST (``acknowledgements.check``), INVALID_RECORD_STATE: the
+        member does not have a record, or it has decided about it already.
+        """
+        check(batches)
+        runs = list(runs_of(batches, self._window.start_offset))
+        for run in runs:
+            self._check_run(member, run)
+        number = self._writes
+        decided: list[StateBatch] = []
+        for run in runs:
+            for each in self._window.exactly(run.first, run.last):
+                if run.type is AcknowledgeType.RENEW:
+                    each.lock_until_ms = now_ms + self.limits.record_lock_duration_ms
+                    heapq.heappush(self._locks, (each.lock_until_ms, each.first, each.last))
+                else:
+                    each.write = number
+                    state = self._outcome(run.type, each.count)
+                    decided.append(StateBatch(each.first, each.last, state, each.count))
+        return self._write(decided, is_decision=True)
+
+    def _check_run(self, member: str, run: Run) -> None:
+        if run.type is AcknowledgeType.RENEW and not self.limits.renew_acknowledge_enable:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD_STATE,
+                "locks cannot be renewed: share.renew.acknowledge.enable is false",
+            )
+        offset = run.first
+        if run.last < self._window.end_offset:
+            for each in self._window.from_offset(run.first):
+                if each.first > run.last:
+                    return
+                offset = max(each.first, run.first)
+                if each.state is not _ACQUIRED or each.holder != member or each.write >= 0:
+                    break
+            else:
+                return
+        raise ApiError(
+            ErrorCode.INVALID_RECORD_STATE,
+            f"member {member} has no record at offset {offset}: its lock may have ended",
+        )
+
+    def _outcome(self, kind: AcknowledgeType, count: int) -> RecordState:
+        if kind is AcknowledgeType.ACCEPT:
+            return _ACKNOWLEDGED
+        if kind is AcknowledgeType.RELEASE:
+            return self._after_delivery(count)
+        return _ARCHIVED
+
+    def _after_delivery(self, count: int) -> RecordState:
+        """The state of a record that was delivered in vain."""
+        return _AVAILABLE if count < self.limits.delivery_count_limit else _ARCHIVED
+
+    def _write(self, batches: list[StateBatch], *, is_decision: bool) -> StateWrite | None:
+        if not batches:
+            return None
+        number = self._writes
+        self._writes += 1
+        if is_decision:
+            self._decisions[number] = batches
+        # The start offset is that of decisions which are persisted. With those of this write it
+        # might lie above a record whose own write fails.
+        return StateWrite(number, self._window.start_offset, tuple(batches))
+
+    def written(self, number: int, now_ms: int) -> None:
+        """A write is persisted."""
+        for first, last, state, count in self._decisions.pop(number, ()):
+            for each in self._decided(number, first, last):
+                self._settle(each, state, count, now_ms)
+            self._window.join(first, last)
+        self._window.move_up()
+
+    def failed(self, number: int, now_ms: int) -> StateWrite | None:
+        """A write was refused or its outcome is unknown: the member has its records again, if their
+        lock lasts. The write is for those whose lock has ended."""
+        ended: list[StateBatch] = []
+        for first, last, _, _ in self._decisions.pop(number, ()):
+            ended += [
+                self._end_lock(each, now_ms)
+                for each in self._decided(number, first, last)
+                if each.lock_until_ms <= now_ms
+            ]
+            self._window.join(first, last)
+        return self._settled(ended)
+
+    # ------------------------------------------------------------------------------ endings
+
+    def advance(self, now_ms: int) -> StateWrite | None:
+        """End the locks whose time is over, and let released records be delivered that are due."""
+        while self._dues and self._dues[0][0] <= now_ms:
+            _, first, last = heapq.heappop(self._dues)
+            for each in self._inside(first, last):
+                if each.state is _AVAILABLE and each.due_ms <= now_ms:
+                    each.due_ms = 0
+                    self._search_from = min(self._search_from, each.first)
+            self._window.join(first, last)
+        ended: list[StateBatch] = []
+        while self._locks and self._locks[0][0] <= now_ms:
+            _, first, last = heapq.heappop(self._locks)
+            for each in self._inside(first, last):
+                # A decision whose write is under way keeps its records until the outcome.
+                is_over = each.state is _ACQUIRED and each.lock_until_ms <= now_ms
+                if is_over and each.write < 0:
+                    ended.append(self._end_lock(each, now_ms))
+        return self._settled(ended)
+
+    def _end_lock(self, each: Range, now_ms: int) -> StateBatch:
+        state = self._after_delivery(each.count)
+        self._settle(each, state, each.count, now_ms)
+        return StateBatch(each.first, each.last, state, each.count)
+
+    def end_session(self, member: str, now_ms: int) -> StateWrite | None:
+        """A member is gone. Its records are available at once, and this delivery does not count:
+        the records may never have reached the application."""
+        ended: list[StateBatch] = []
+        for each in list(self._window):
+            if each.state is _ACQUIRED and each.holder == member and each.write < 0:
+                self._settle(each, _AVAILABLE, each.count - 1, now_ms, is_delayed=False)
+                ended.append(StateBatch(each.first, each.last, _AVAILABLE, each.count))
+        return self._settled(ended)
+
+    def log_begins_at(self, offset: int) -> StateWrite | None:
+        """Retention or DeleteRecords took the records before ``offset``: they are done."""
+        if offset <= self._window.start_offset:
+            return None
+        self._window.begin_at(offset)
+        self._window.move_up()
+        number = self._writes
+        self._writes += 1
+        return StateWrite(number, self._window.start_offset, ())
+
+    def _settled(self, ended: list[StateBatch]) -> StateWrite | None:
+        for first, last, _, _ in ended:
+            self._window.join(first, last)
+        write = self._write(ended, is_decision=False)
+        self._window.move_up()
+        return write
+
+    def _settle(
+        self, each: Range, state: RecordState, count: int, now_ms: int, *, is_delayed: bool = True
+    ) -> None:
+        self._window.change(each, state)
+        each.count = count
+        each.holder, each.lock_until_ms, each.due_ms = "", 0, 0
+        if state is not _AVAILABLE:
+            return
+        delay_ms = self.limits.backoff_after(count) if is_delayed else 0
+        if delay_ms:
+            each.due_ms = now_ms + delay_ms
+            heapq.heappush(self._dues, (each.due_ms, each.first, each.last))
+        else:
+            self._search_from = min(self._search_from, each.first)
+
+    def _decided(self, number: int, first: int, last: int) -> list[Range]:
+        """The records that a write decides, of which it does not decide any more."""
+        found = [each for each in self._inside(first, last) if each.write == number]
+        for each in found:
+            each.write = -1
+        return found
+
+    def _inside(self, first: int, last: int) -> list[Range]:
+        """The ranges of those of these offsets that are in the window still."""
+        first, last = max(first, self._window.start_offset), min(last, self._window.end_offset - 1)
+        return self._window.exactly(first, last) if first <= last else []
