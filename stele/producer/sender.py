@@ -147,8 +147,8 @@ class Sender:
         """Why the records in the queue are not delivered yet."""
         leader = self._view.leader(queue.partition)
         linger_until = 0.0
-        if not queue.lane.window and queue.waiting:
-            batch = queue.waiting[0]
+        if not queue.lane.window:
+            batch = queue.waiting[0]  # a queue is asked for while it has records
             if not self._accumulator.is_ready(batch, now):
                 linger_until = batch.created + self._config.linger_ms / 1000
         around = Surroundings(
@@ -481,8 +481,9 @@ class Sender:
                 cause = self._timeout(queue, head.batch, maybe_written=head.maybe_written)
                 self._note(lane.give_up(head, cause))
             while queue.waiting and self._delivery_deadline(queue.waiting[0]) <= now:
-                batch = queue.waiting.popleft()
+                batch = queue.waiting[0]
                 cause = self._timeout(queue, batch, maybe_written=False)
+                queue.waiting.popleft()
                 self._note([Failed(batch, cause, maybe_written=False)])
             if queue.waiting:
                 next_at = min(next_at, self._delivery_deadline(queue.waiting[0]))

@@ -9,8 +9,9 @@ import pytest
 
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
-from stele.errors import ApiError, BufferFullError, ErrorCode
+from stele.errors import ApiError, BufferFullError, ClosedError, ErrorCode
 from stele.producer.accumulator import Accumulator
+from stele.producer.arguments import LATEST_TIME_MS
 from stele.producer.destinations import Destinations
 from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, on_stage
@@ -75,6 +76,38 @@ async def test_a_record_names_a_partition_by_its_number(
         with pytest.raises(ApiError) as refused:
             await producer.send("t", b"v", **given)
         assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "is_taken"),
+    [(-1, False), (0, True), (LATEST_TIME_MS, True), (LATEST_TIME_MS + 1, False)],
+)
+@on_stage
+async def test_a_record_has_a_time_since_1970(
+    stage: Stage, timestamp_ms: int, *, is_taken: bool
+) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        if is_taken:
+            delivery = await producer.send("t", b"v", timestamp_ms=timestamp_ms)
+            assert (await delivery).timestamp_ms == timestamp_ms
+            return
+        with pytest.raises(ApiError) as refused:
+            await producer.send("t", b"v", timestamp_ms=timestamp_ms)
+        assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+@on_stage
+async def test_a_producer_that_was_closed_takes_nothing(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        await producer.send("t", b"v")
+    for call in (producer.send("t", b"w"), producer.send_encoded("t", EncodedRecords(b"", 1, 7))):
+        with pytest.raises(ClosedError, match="the producer is closed"):
+            await call
+    with pytest.raises(ClosedError, match="the producer is closed"):
+        producer.send_nowait("t", b"w")
+    assert stage.cluster.values() == [b"v"]
 
 
 @on_stage

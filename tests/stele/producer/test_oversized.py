@@ -43,6 +43,19 @@ async def test_a_batch_that_is_too_large_is_sent_in_halves(stage: Stage) -> None
 
 
 @on_stage
+async def test_later_batches_are_as_large_as_the_larger_half(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    partition.max_batch_bytes = 700 + OVERHEAD
+    async with stage.producer() as producer:
+        for size in (150, 150, 300, 300):
+            await producer.send("t", bytes(size))
+        await producer.flush()
+        for _ in range(2):
+            await producer.send("t", bytes(150))
+    assert [read_header(each).record_count for each in partition.batches] == [2, 2, 2]
+
+
+@on_stage
 async def test_encoded_records_are_sent_in_halves_as_well(stage: Stage) -> None:
     values = [b"%d" % number * 100 for number in range(8)]
 

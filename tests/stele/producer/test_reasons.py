@@ -109,6 +109,19 @@ async def test_says_that_the_buffer_is_full_and_which_topic_is_unknown(stage: St
 
 
 @on_stage
+async def test_a_delivery_timeout_says_it_of_records_that_were_never_sent(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer(delivery_timeout_ms=3000) as producer:
+        await (await producer.send("t", b"first"))
+        _leave_without_leader(stage, partition)
+        future = await producer.send("t", b"v")
+        said = "it was not written. Now: 1 records: its leader is not known"
+        with pytest.raises(DeliveryTimeoutError, match=said):
+            await future
+        await producer.abort()
+
+
+@on_stage
 async def test_a_delivery_timeout_says_the_same(stage: Stage) -> None:
     partition = stage.cluster.create("t").partitions[0]
     async with stage.producer(delivery_timeout_ms=3000) as producer:

@@ -68,6 +68,31 @@ async def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_
     assert cluster.values() == [b"3"]
 
 
+@on_stage
+async def test_records_of_the_topic_made_anew_wait_for_the_answers_of_the_deleted_one(
+    stage: Stage,
+) -> None:
+    cluster = stage.cluster
+    cluster.create("t")
+    async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+        await (await producer.send("t", b"1"))
+        cluster.stream_answers_take_s = 5
+        old = await producer.send("t", b"2")
+        await asyncio.sleep(0.5)  # written, and its answer is on the way
+        cluster.stream_answers_take_s = 0.001
+        del cluster.topics["t"]
+        cluster.create("other")
+        cluster.create("t")
+        await asyncio.sleep(2)  # the metadata have come
+        new = await producer.send("t", b"3")
+        await asyncio.sleep(1)
+        assert not new.done()
+        assert cluster.values() == []
+        await old
+        await new
+    assert cluster.values() == [b"3"]
+
+
 def remake(cluster: FakeCluster) -> dict[str, FakeTopic]:
     """Create topic t, delete it and create it again. Returns the topics that a lagging broker still
     has."""

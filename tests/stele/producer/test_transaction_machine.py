@@ -195,6 +195,22 @@ def test_an_end_that_is_refused_for_good_fails_the_producer_with_the_reason(
     assert (message or code.name) in str(machine.error)
 
 
+@pytest.mark.parametrize("has_two_phases", [False, True])
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.INVALID_TRANSACTION_TIMEOUT],
+)
+def test_only_a_denial_of_two_phase_commits_names_what_these_need(
+    code: ErrorCode, *, has_two_phases: bool
+) -> None:
+    machine = Transactions("tx", has_two_phases=has_two_phases)
+    machine.init()
+    machine.answered(asked(machine), CoordinatorAnswer(code))
+    is_denied = code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    names = "transaction.two.phase.commit.enable=true on the brokers" in str(machine.error)
+    assert names == (has_two_phases and is_denied)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 def test_a_producer_that_asks_for_a_higher_epoch_may_learn_that_it_is_fenced(
     code: ErrorCode,

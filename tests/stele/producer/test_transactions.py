@@ -536,8 +536,10 @@ async def test_a_coordinator_that_cannot_be_reached_is_reported_in_time(
 ) -> None:
     transactions.fail("InitProducerId", *[LOST] * 1000)
     producer = transactional(stage, max_block_ms=700)
+    began_s = stage.cluster.clock.monotonic()
     with pytest.raises(UnreachableError, match="coordinator of 'tx', broker 1"):
         await producer.begin_transaction()
+    assert stage.cluster.clock.monotonic() - began_s <= 0.7
     transactions.faults.clear()
     async with producer.transaction():
         await producer.send("t", b"one", partition=0)
