@@ -177,6 +177,8 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
         self._task: asyncio.Task[None] | None = None
         self._background: dict[asyncio.Task[None], None] = {}
         self.is_stopped = False  # nothing is sent any more, and answers do not count
+        # How long brokers have let the client wait, since it is above a quota; each broker's time.
+        self.throttled_s = 0.0
         view.on_change.append(self.wake)
 
     def start(self) -> None:
@@ -340,8 +342,10 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
         if throttle_s <= 0:
             return
         connection = sent.connection
-        until = self._clock.monotonic() + throttle_s
-        connection.throttled_until = max(connection.throttled_until, until)
+        now = self._clock.monotonic()
+        since, until = max(connection.throttled_until, now), now + throttle_s
+        self.throttled_s += max(0.0, until - since)
+        connection.throttled_until = max(since, until)
         for other in self._sent:
             if other.connection is connection:
                 other.deadline += throttle_s

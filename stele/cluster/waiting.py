@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stele.backoff import Backoff
 from stele.config import ClientConfig, ClientWorld, OnWait
 from stele.user_functions import call_user
@@ -34,9 +36,14 @@ class WaitReporter:
         call_user(self._on_wait, reason, what="on_wait")
 
 
-def above_quota(broker_id: int, wait_s: float) -> str:
+PRODUCER_QUOTAS: Final = "producer_byte_rate, request_percentage or producer_ids_rate"
+CONSUMER_QUOTAS: Final = "consumer_byte_rate or request_percentage"
+"""The quotas that a broker may keep by letting a client wait. Its answer has the time alone."""
+
+
+def above_quota(broker_id: int, wait_s: float, quotas: str) -> str:
     """Why a broker is sent nothing, for people."""
     return (
         f"broker {broker_id} reads nothing from this client for {wait_s:.1f} s, because it is above"
-        " a quota (stele quotas list)"
+        f" its quota of {quotas} (stele quotas why USER --client-id ID says which)"
     )

@@ -182,8 +182,7 @@ class Consumer:
 
         A partition that stays keeps its position. A new one begins at the offset that the group has
         committed, if there is a group, and otherwise where ``auto_offset_reset`` says. Raises
-        ConfigError after ``subscribe``.
-        """
+        ConfigError after ``subscribe``."""
         self._check_open()
         if self._group is not None and self._group.is_subscribed:
             raise ConfigError("the group assigns the partitions: unsubscribe() first")
@@ -209,24 +208,21 @@ class Consumer:
 
     def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
         """Go to the log start offset as it is when the next record is needed. Without arguments: in
-        all assigned partitions.
-        """
+        all assigned partitions."""
         for name in partitions or self.assignment():
             self._moved(*name).look_up(EARLIEST)
         self._fetcher.wake()
 
     def seek_to_end(self, *partitions: PartitionArgument) -> None:
         """Go to the high watermark as it is when the next record is needed. Without arguments: in
-        all assigned partitions.
-        """
+        all assigned partitions."""
         for name in partitions or self.assignment():
             self._moved(*name).look_up(LATEST)
         self._fetcher.wake()
 
     def pause(self, *partitions: PartitionArgument) -> None:
         """Return no records of these partitions until ``resume``. Records that were fetched are
-        kept. Without arguments: of all assigned partitions.
-        """
+        kept. Without arguments: of all assigned partitions."""
         for name in partitions or self.assignment():
             self._position_of(*name).paused = True
 
@@ -258,8 +254,7 @@ class Consumer:
         ends when a partition of that name exists again.
 
         A member of a group joins, gives partitions up and gets others within its polls. Raises
-        FencedInstanceError or ApiError when it cannot be a member.
-        """
+        FencedInstanceError or ApiError when it cannot be a member."""
         self._check_open()
         limit = max_records or self._config.max_poll_records
         with self._in_poll():
@@ -553,6 +548,13 @@ class Consumer:
         self._check_open()
         view = await self._view.wait_for_topic(topic, self._limit_s(timeout_ms))
         return sorted(view.partitions)
+
+    @property
+    def throttled_s(self) -> float:
+        """How many seconds brokers have let this client wait, because it was above a quota of
+        consumers: the sum over all brokers.
+        """
+        return self._fetcher.throttled_s
 
     def topic_id(self, topic: str) -> bytes:
         """The id of the topic that last had this name, as far as this client knows. It is empty if

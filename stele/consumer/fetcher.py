@@ -279,6 +279,10 @@ class Fetcher:
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         self._requests.ask(broker_id, request, items, now + patience_ms / 1000)
 
+    @property
+    def throttled_s(self) -> float:
+        return self._requests.throttled_s
+
     def why(self, position: PartitionPosition, committed_waits_for: str) -> str:
         """Why the partition gives no records now, in one line."""
         now = self._clock.monotonic()

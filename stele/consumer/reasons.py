@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stele.cluster.messages import Leader
-from stele.cluster.waiting import above_quota
+from stele.cluster.waiting import CONSUMER_QUOTAS, above_quota
 from stele.consumer.positions import EARLIEST, PartitionPosition
 from stele.errors import ErrorCode
 
@@ -66,7 +66,7 @@ def _not_asked(position: PartitionPosition, around: Surroundings, now: float) ->
         return "not fetched: prefetch_bytes are fetched of other partitions, and not polled"
     if around.broker_ready_at > now:
         if around.throttled_until > now:
-            return above_quota(leader.broker_id, around.throttled_until - now)
+            return above_quota(leader.broker_id, around.throttled_until - now, CONSUMER_QUOTAS)
         wait = _seconds(around.broker_ready_at - now)
         return _with(f"broker {leader.broker_id} gets no requests for {wait}", retry.reason)
     return _with(f"about to be fetched from broker {leader.broker_id}", retry.reason)

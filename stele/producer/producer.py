@@ -492,6 +492,13 @@ class Producer:
         """Whether it can never send again. The log and ``send`` say why."""
         return self._fatal is not None
 
+    @property
+    def throttled_s(self) -> float:
+        """How many seconds brokers have let this client wait, because it was above a quota of
+        producers: the sum over all brokers.
+        """
+        return 0.0 if self._sender is None else self._sender.throttled_s
+
     def in_flight(self, broker_id: int) -> int:
         """The number of batches that were sent to this broker and not answered yet."""
         return 0 if self._sender is None else self._sender.in_flight(broker_id)

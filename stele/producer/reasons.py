@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stele.cluster.messages import Leader
-from stele.cluster.waiting import above_quota
+from stele.cluster.waiting import PRODUCER_QUOTAS, above_quota
 from stele.errors import ErrorCode
 from stele.producer.accumulator import PartitionQueue
 
@@ -48,7 +48,7 @@ def _obstacle(queue: PartitionQueue, around: Surroundings, now: float) -> str:
         return around.no_producer_id or "waits for a producer id"
     if around.broker_ready_at > now:
         if around.throttled_until > now:
-            return above_quota(leader.broker_id, around.throttled_until - now)
+            return above_quota(leader.broker_id, around.throttled_until - now, PRODUCER_QUOTAS)
         wait = _seconds(around.broker_ready_at - now)
         last = f"; last: {retry.reason}" if retry.reason else ""
         return (

@@ -143,6 +143,10 @@ class Sender:
         """The number of batches that were sent to the broker and not answered."""
         return self._requests.in_flight(broker_id)
 
+    @property
+    def throttled_s(self) -> float:
+        return self._requests.throttled_s
+
     def why(self, queue: PartitionQueue, now: float) -> str:
         """Why the records in the queue are not delivered yet."""
         leader = self._view.leader(queue.partition)

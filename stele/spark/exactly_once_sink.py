@@ -56,6 +56,7 @@ from stele.spark.prepared import (
     producer_of,
 )
 from stele.spark.rows import RowShape
+from stele.spark.throttles import say_of_tasks
 from stele.spark.writing import write
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class TaskResult(WriterCommitMessage):
     """The topic of all rows, with its id. Empty: rows name their topics."""
     topics: frozenset[str] = frozenset()
     """The topics of the rows, with their ids, if rows name them."""
+    throttled_s: float = 0.0
+    """How long brokers let the task's producer wait, because it was above a quota."""
 
 
 class ExactlyOnce:
@@ -140,8 +143,9 @@ class ExactlyOnce:
             first = next(rows, None)
             if first is None:
                 return TaskResult(target, 0, None, False, output)
-            prepared, topics = self._write(door.admin, _of(target, output), attempt, first, rows)
-            return TaskResult(target, rows.count, prepared, False, output, topics)
+            written = self._write(door.admin, _of(target, output), attempt, first, rows)
+            prepared, topics, throttled_s = written
+            return TaskResult(target, rows.count, prepared, False, output, topics, throttled_s)
 
     def _output(self, door: Door) -> str:
         """What the option ``topic`` names. Reads the ledger, too. Raises SteleError if the topic is
@@ -160,7 +164,7 @@ class ExactlyOnce:
 
     def _write(
         self, admin: Admin, target: Target, attempt: Attempt, first: pa.RecordBatch, rest: _Rows
-    ) -> tuple[Prepared, frozenset[str]]:
+    ) -> tuple[Prepared, frozenset[str], float]:
         name = f"{_prefix(self._options, target.write)}{target.run}/{'/'.join(map(str, attempt))}"
         with producer_of(self._options, name) as producer:
             _begin(producer, _prefix_of_all(self._options))
@@ -174,7 +178,8 @@ class ExactlyOnce:
             except BaseException as error:
                 _abort(producer, error)
                 raise
-        return Prepared(name, str(state)), topics
+            throttled_s = producer.throttled_s
+        return Prepared(name, str(state)), topics, throttled_s
 
     def _claim(self, ledger: Ledger, target: Target) -> bool:
         """Whether a commit of the batch stands, by the ledger as it was read last. Afterwards no
@@ -202,6 +207,7 @@ class ExactlyOnce:
     def commit(self, messages: Sequence[WriterCommitMessage | None], target: Target) -> None:
         """Raises WriteError, LostTransactionError."""
         results = [each for each in messages if isinstance(each, TaskResult)]
+        say_of_tasks(f"batch {target.batch} of {target.write}", results)
         with doors.opened(self._options) as door:
             admin, ledger = door.admin, door.ledger
             target = _of(target, self._one_output(door, results))

@@ -6,7 +6,7 @@ that fails stay. ``exactly_once_sink`` has neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
+from stele.spark.throttles import say_of_tasks
 from stele.spark.writing import write
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Written(WriterCommitMessage):
     """The result of a task's write."""
 
     rows: int
+    throttled_s: float = 0.0
+    """How long brokers let the task's producer wait, because it was above a quota."""
 
 
 def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -40,7 +43,7 @@ def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.Recor
             write(producer, shape, batch)
             rows += batch.num_rows
         producer.flush()
-    return Written(rows)
+        return Written(rows, producer.throttled_s)
 
 
 def plain_producer(options: SinkOptions) -> Producer:
@@ -59,6 +62,9 @@ class PlainWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write_rows(self._options, self._shape, iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        say_of_tasks("a write", _written(messages))
+
 
 class PlainStreamWriter(DataSourceStreamArrowWriter):
     """The batches of a stream."""
@@ -69,3 +75,10 @@ class PlainStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write_rows(self._options, self._shape, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        say_of_tasks(f"micro-batch {batchId}", _written(messages))
+
+
+def _written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[Written]:
+    return (each for each in messages if isinstance(each, Written))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from stele.cluster.waiting import CONSUMER_QUOTAS
 from stele.errors import ApiError, LogTruncationError, OffsetOutOfRangeError
 from stele.spark.cluster import GONE, is_there, open_consumer
 from stele.spark.offsets import DataLossError, OffsetRange
 from stele.spark.options import SourceOptions
+from stele.spark.throttles import say
 
 if TYPE_CHECKING:
     from stele import Consumer
@@ -71,7 +74,7 @@ def _polls(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatc
 
 def _polls_while_there(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatch]]:
     place = (range_.topic, range_.partition)
-    with open_consumer(options) as consumer:
+    with open_consumer(options) as consumer, _throttles_said(consumer, range_):
         consumer.assign([place])
         consumer.seek(*place, range_.start)
         position = range_.start
@@ -91,6 +94,15 @@ def _polls_while_there(options: SourceOptions, range_: OffsetRange) -> Iterator[
             position = moved_to
             if batches:
                 yield batches
+
+
+@contextmanager
+def _throttles_said(consumer: Consumer, range_: OffsetRange) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        what = f"{range_.name} from offset {range_.start} to {range_.end}"
+        say(what, consumer.throttled_s, CONSUMER_QUOTAS)
 
 
 def _after_loss(

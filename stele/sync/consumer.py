@@ -346,6 +346,12 @@ class Consumer(CallsBack):
         UNKNOWN_TOPIC_OR_PARTITION, UnreachableError."""
         return self._run(lambda: self._consumer.partitions_for(topic, timeout_ms=timeout_ms))
 
+    @property
+    def throttled_s(self) -> float:
+        """How many seconds brokers have let this client wait, because it was above a quota of
+        consumers: the sum over all brokers."""
+        return self._consumer.throttled_s
+
     def topic_id(self, topic: str) -> bytes:
         """The id of the topic that last had this name, as far as this client knows. It is empty if
         the client knows none. A topic that is deleted and made anew has another id."""

@@ -132,6 +132,12 @@ class Producer(Face):
         """The option: the size of a batch in bytes, before compression."""
         return self._producer.batch_size
 
+    @property
+    def throttled_s(self) -> float:
+        """How many seconds brokers have let this client wait, because it was above a quota of
+        producers: the sum over all brokers."""
+        return self._producer.throttled_s
+
     def why(self) -> dict[TopicPartition, str]:
         """For each partition with undelivered records, one line that says why nothing moves.
 

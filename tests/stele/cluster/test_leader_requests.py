@@ -250,6 +250,20 @@ async def test_the_longest_wait_counts(bench: Bench) -> None:
 
 
 @on_bench
+async def test_the_time_that_brokers_let_the_client_wait_is_counted_once(bench: Bench) -> None:
+    """A wait that begins within another one counts from the end of that."""
+    assert bench.requests.throttled_s == 0
+    for _ in range(3):
+        await bench.ask(0)
+    stream = bench.stream(1)
+    for request, seconds, total in ((0, 3.0, 3.0), (1, 1.0, 3.0), (2, 4.0, 6.0)):
+        stream.throttle_s = seconds
+        stream.answer(bench.part(request, 10), request=request)
+        await asyncio.sleep(2.0 if request == 1 else 0.0)
+        assert bench.requests.throttled_s == pytest.approx(total, abs=0.01)
+
+
+@on_bench
 async def test_a_topic_without_an_id_is_reported_by_its_name(bench: Bench) -> None:
     (item,) = await bench.ask(0)
     item.topic_id = b""

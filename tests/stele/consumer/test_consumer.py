@@ -354,24 +354,24 @@ async def test_prefetch_is_bounded(stage: Stage) -> None:
 
 @on_stage
 async def test_prefetch_is_bounded_over_all_partitions(stage: Stage) -> None:
-    topic = stage.cluster.create("t", 3)
-    for partition in topic.partitions.values():
+    partitions = stage.cluster.create("t", 3).partitions.values()
+    for partition in partitions:
         partition.leader = 1
-        for _ in range(9):
-            append(partition, b"x" * 1000)
-    size = len(topic.partitions[0].batches[0])
+        append(partition, b"x" * 1000)
+        append(partition, b"x" * 1000)
+    size = len(partition.batches[0])
     fetched = noted_fetches(stage)
-    options = {"prefetch_bytes": 2 * size, "max_partition_fetch_bytes": size}
+    options = {"prefetch_bytes": 4 * size, "max_partition_fetch_bytes": 4 * size}
     async with stage.consumer(**options) as consumer:
         consumer.assign([("t", number) for number in range(3)])
         await consumer.poll(1)
         await asyncio.sleep(5)
-        # Each request is for all partitions that have room when it is sent.
-        assert sum(fetched) <= 1 * size + 2 * size + 2 * size
         before = len(fetched)
+        for partition in partitions:
+            append(partition, b"x" * 1000)
         await asyncio.sleep(5)
-        assert len(fetched) == before, "nothing is asked for while there is no room"
-        assert len(await read(consumer, 26)) == 26
+        assert len(fetched) == before, "no partition has all its own room, and there is none left"
+        assert len(await read(consumer, 8)) == 8
 
 
 @on_stage

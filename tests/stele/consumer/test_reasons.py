@@ -39,8 +39,9 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
             {},
             {"broker_ready_at": 103.5, "throttled_until": 103.5},
             (
-                "broker 2 reads nothing from this client for 3.5 s, because it is above a quota "
-                "(stele quotas list)"
+                "broker 2 reads nothing from this client for 3.5 s, because it is above its quota "
+                "of consumer_byte_rate or request_percentage (stele quotas why USER --client-id "
+                "ID says which)"
             ),
         ),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stele.consumer.group.assignors import ASSIGNORS
@@ -89,7 +91,12 @@ def test_an_answer_to_an_earlier_standing_or_in_another_state_does_not_count() -
     assert not member.standing.is_member
     member.on_join(JoinRequest(Standing("older"), (), ""), joined(1))
     assert not member.standing.is_member
-    take(member, 2, T0)
+    member.on_join(member.join_request(), joined(2))
+    sync, refused = member.sync_request({}), SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID)
+    member.on_sync(replace(sync, standing=Standing("m", 1)), refused)
+    assert (state(member), member.standing) == (State.SYNCING, Standing("m", 2))
+    member.on_sync(sync, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    take(member, 3, T0)
     older = member.standing._replace(generation=1)
     member.on_told(older, ErrorCode.UNKNOWN_MEMBER_ID)
     member.on_lost(member.standing)
