@@ -211,6 +211,27 @@ def test_times_that_were_loaded_stay_loaded(disk: MemoryDisk) -> None:
     assert (indexes.has_offsets, indexes.has_times) == (True, True)
 
 
+def test_times_are_loaded_when_they_are_asked_for_after_the_offsets(disk: MemoryDisk) -> None:
+    segment = Segment(disk, "/d", 0, created_ms=0)
+    indexes = SegmentIndexes(disk, "/d/0.index", "/d/0.timeindex", 0)
+    indexes.times.maybe_append(1000, 0)
+    indexes.flush()
+    indexes.unload()
+    assert indexes.load(segment, with_times=False, wait=True) is True
+    assert (indexes.has_offsets, indexes.has_times) == (True, False)
+    assert indexes.load(segment, with_times=True, wait=True) is True
+    assert (indexes.has_times, indexes.times.last) == (True, (1000, 0))
+
+
+@pytest.mark.parametrize("second", [(105, 50), (104, 50), (110, 10), (110, 9)])
+def test_an_offset_index_rises_if_both_its_columns_do(second: tuple[int, int]) -> None:
+    index = OffsetIndex("/d/a.index", 100)
+    index.append(105, 10)
+    assert index.rises
+    index.append(*second)
+    assert not index.rises
+
+
 def test_an_offset_index_begins_behind_the_first_batch(disk: MemoryDisk) -> None:
     """A sector of zeroes at its beginning names the first batch, which has no entry."""
     index = OffsetIndex("/d/a.index", 100)

@@ -192,6 +192,21 @@ async def test_a_look_up_by_time_searches_in_the_file() -> None:
     assert work.bytes_read < index_bytes + 10_000  # the offset index, some entries, some batches
 
 
+async def test_the_newest_record_is_looked_for_in_no_segment_outside_of_the_range() -> None:
+    config = LogConfig(segment_bytes=200, index_interval_bytes=100)
+    disk = CountingDisk()
+    log = open_log(disk, config)
+    fill(log, 1000)
+    bases = log.segments.bases
+    close_cleanly(log, disk)
+    log = reopened(disk, 1000, config)
+    log.advance_start_offset(bases[-4])
+    work = disk.fresh()
+    found = await log.max_timestamp_offset(bases[-2])
+    assert found == TimestampOffset(bases[-2] - 1, bases[-2] - 1, 0)
+    assert work.total_calls < 30, "of two segments"
+
+
 async def test_a_look_up_by_time_of_many_segments_yields() -> None:
     config = LogConfig(segment_bytes=200, index_interval_bytes=100)
     disk = CountingDisk()
