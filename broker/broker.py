@@ -35,6 +35,7 @@ from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext, MetadataLog
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
+from broker.service.telemetry import ClientTelemetry
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.features import metadata_version
 from metadata.image import MetadataImage
@@ -117,6 +118,7 @@ class Broker:
         self._tls = tls
         self._certificates = CertificateChanges(config.node_id, config.security, tls)
         self._quotas = BrokerQuotas(config, authorizer, world.clock, registry)
+        self._telemetry = ClientTelemetry.of(config, world.clock, world.rng, registry)
         self._kafka = KafkaServer(config, world.network, registry, tls, self._quotas.addresses)
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
@@ -359,6 +361,8 @@ class Broker:
         config, world = self._config, self._world
         self._publisher.subscribe(self._quotas)
         self._publisher.subscribe(self._kafka.connections)
+        if self._telemetry is not None:
+            self._publisher.subscribe(self._telemetry)
         return BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
@@ -384,6 +388,7 @@ class Broker:
             metadata_log=self._quorum,
             quotas=self._quotas,
             why_not_certificates=self._certificates.why_not,
+            telemetry=self._telemetry,
         )
 
     def _assemble_transactions(self) -> None:

@@ -410,6 +410,25 @@ class NodeSettings:
         "/metrics shows. Each is a time series of its own.",
         minimum=0,
     )
+    # Metrics of clients (KIP-714). Kafka has a class of metric.reporters in the place of the
+    # receiver.
+    telemetry_receiver = strings(
+        "",
+        "Where the metrics go that clients push: prometheus, for /metrics of this node. If empty, "
+        "clients are not asked for any. Subscriptions say which clients push which metrics.",
+        allowed=("prometheus",),
+    )
+    telemetry_max_bytes = integer(
+        1048576,
+        "The largest push of metrics, in bytes, before and after decompression.",
+        minimum=1,
+    )
+    telemetry_series_max = integer(
+        2000,
+        "The most values of clients' metrics that /metrics shows, of one client a quarter of that. "
+        "Each is a time series of its own. Clients that were silent longest go first.",
+        minimum=0,
+    )
     # The log.
     log_retention_check_interval_ms = long(
         300000,

@@ -47,6 +47,7 @@ from broker.api import (
     expire_delegation_token,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -63,6 +64,7 @@ from broker.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
@@ -92,7 +94,8 @@ async def _api_versions(
     context: BrokerContext, request_context: RequestContext, request: Any
 ) -> Struct:
     request_context.connection.software_name = request.client_software_name
-    return api_versions.respond(SERVED, request_context, request, context.image())
+    request_context.connection.software_version = request.client_software_version
+    return api_versions.respond(served_by(context), request_context, request, context.image())
 
 
 SERVED = (
@@ -156,7 +159,15 @@ SERVED = (
     list_config_resources.SERVED,
     describe_topic_partitions.SERVED,
 )
-"""Every served API. ApiVersions lists exactly these."""
+"""The APIs that every broker serves."""
+
+OF_TELEMETRY = (get_telemetry_subscriptions.SERVED, push_telemetry.SERVED)
+"""Those of brokers with a receiver for the metrics of clients."""
+
+
+def served_by(context: BrokerContext) -> tuple[Served, ...]:
+    """Every API that a broker serves. ApiVersions lists exactly these."""
+    return SERVED if context.telemetry is None else SERVED + OF_TELEMETRY
 
 
 class KafkaApis:
@@ -168,9 +179,10 @@ class KafkaApis:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._quotas = context.quotas
-        self._served = {int(each.api.key): each for each in SERVED}
+        served = served_by(context)
+        self._served = {int(each.api.key): each for each in served}
         self._versions = frozenset(
-            (int(each.api.key), version) for each in SERVED for version in each.decodable
+            (int(each.api.key), version) for each in served for version in each.decodable
         )
         self._waiting: list[Callable[[], None]] | None = []
         self._topic_views = TopicViews()
@@ -197,6 +209,8 @@ class KafkaApis:
         """The connection is lost: end its session."""
         self._last_contexts.pop(connection, None)
         self._context.sessions.forget(connection)
+        if self._context.telemetry is not None:
+            self._context.telemetry.disconnected(connection)
 
     # ------------------------------------------------------------------ Dispatch
 

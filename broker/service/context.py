@@ -14,6 +14,7 @@ from broker.replication.fetch_session import FetchSessions
 from broker.replication.parts import ReplicaParts
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
+from broker.service.telemetry import ClientTelemetry
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import Authorizer
@@ -66,6 +67,9 @@ class BrokerContext:
     caught_up: Callable[[], bool] = lambda: True
     why_not_certificates: Callable[[Mapping[str, str | None]], Awaitable[str | None]] | None = None
     """Why this broker would not serve by changed keys of its stores; None if nobody can tell."""
+
+    telemetry: ClientTelemetry | None = None
+    """None: this broker has no receiver for the metrics of clients."""
 
     @property
     def broker_id(self) -> int:

@@ -40,7 +40,7 @@ def fields(message: bytes | memoryview, most: int) -> list[Field]:
         tag = message[position]
         position += 1
         if tag >= 0x80:
-            tag, position = _varint(message, start)
+            tag, position = varint(message, start)
         kind = tag & 7
         content = position
         if kind == _BYTES:
@@ -48,10 +48,10 @@ def fields(message: bytes | memoryview, most: int) -> list[Field]:
             length = message[position] if position < size else 0x80
             content = position + 1
             if length >= 0x80:
-                length, content = _varint(message, position)
+                length, content = varint(message, position)
             position = content + length
         elif kind == _VARINT:
-            _, position = _varint(message, position)
+            _, position = varint(message, position)
         elif kind == _FIXED64:
             position += 8
         elif kind == _FIXED32:
@@ -64,7 +64,7 @@ def fields(message: bytes | memoryview, most: int) -> list[Field]:
     return found
 
 
-def _varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
+def varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     """A number and the position after it."""
     value = shift = 0
     for index in range(position, min(position + _VARINT_BYTES_MAX, len(message))):

@@ -62,7 +62,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.node_ids: frozenset[int] = frozenset()  # that its certificate names
         self.by_delegation_token = False  # whether a delegation token has proven the principal
         self.gate: Gate | None = None  # on a SASL listener, once the peer is there
-        self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
+        # The client's, as its last ApiVersions says (KIP-511).
+        self.software_name = ""
+        self.software_version = ""
         self.loop_share: Final = LoopShare()
         self.requests = 0  # taken so far
         self.bytes_in = 0

@@ -54,6 +54,10 @@ class CompressionError(ApiError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
+class DecompressedSizeError(CompressionError):
+    """The bytes grow beyond their bound."""
+
+
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
     """Compress ``data``. A ``level`` of None is the codec's default."""
     if codec is Compression.LZ4:
@@ -98,7 +102,7 @@ def decompressed(
 
 
 def _too_large(codec: Compression, max_bytes: int) -> CompressionError:
-    return CompressionError(f"{codec.name.lower()} data grows past {max_bytes} bytes")
+    return DecompressedSizeError(f"{codec.name.lower()} data grows past {max_bytes} bytes")
 
 
 def _plain(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:

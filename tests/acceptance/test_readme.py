@@ -76,15 +76,10 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 # ------------------------------------------------------------------------- not built yet
 
 SHARE_GROUPS = (76, 77, 78, 79)
-TELEMETRY = (71, 72)
 
 
 def unadvertised(*keys: int) -> None:
     assert not {int(each.api.key) for each in SERVED} & set(keys)
-
-
-def refused_telemetry() -> None:
-    unadvertised(*TELEMETRY)
 
 
 def refused_for_topics(name: str, value: str) -> None:
@@ -108,7 +103,6 @@ PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
-    "telemetry of clients (KIP-714)": refused_telemetry,
 }
 ROWS = re.findall(
     r"^\| ([^|]+?) \|", README.partition("## What is not built yet")[2].partition("\n## ")[0],

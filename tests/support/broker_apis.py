@@ -19,6 +19,7 @@ from broker.replication.fetch_session import FetchSessions
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
+from broker.service.telemetry import ClientTelemetry
 from metadata.acl import Acl
 from metadata.acls import record_of
 from metadata.brokers import GRPC, PLAINTEXT
@@ -423,6 +424,11 @@ class Edges:
         metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
         self.quotas = BrokerQuotas(self.config, self.authorizer, self.clock, self.registry)
         self.publisher.subscribe(self.quotas)
+        self.telemetry = ClientTelemetry.of(
+            self.config, self.clock, random.Random(1), self.registry
+        )
+        if self.telemetry is not None:
+            self.publisher.subscribe(self.telemetry)
         self.context = self._make_context(client, metrics)
         self.apis = KafkaApis(self.context)
         self.apis.open()
@@ -452,6 +458,7 @@ class Edges:
             authorizer=self.authorizer,
             metadata_log=self.metadata_log,
             quotas=self.quotas,
+            telemetry=self.telemetry,
         )
 
     def client(self, listener: str = "EXTERNAL", logins: ListenerLogins | None = None) -> Client:

@@ -181,6 +181,31 @@ response
   error_code int16
   error_message string?
 
+api 71 GetTelemetrySubscriptions 0-0 flexible 0+
+request
+  client_instance_id uuid
+response
+  throttle_time_ms int32
+  error_code int16
+  client_instance_id uuid
+  subscription_id int32
+  accepted_compression_types [int8]
+  push_interval_ms int32
+  telemetry_max_bytes int32
+  delta_temporality bool
+  requested_metrics [string]
+
+api 72 PushTelemetry 0-0 flexible 0+
+request
+  client_instance_id uuid
+  subscription_id int32
+  terminating bool
+  compression_type int8
+  metrics bytes
+response
+  throttle_time_ms int32
+  error_code int16
+
 api 74 ListConfigResources 0-1 flexible 0+
 request
   resource_types [int8] @1+

@@ -1,0 +1,160 @@
+"""OTLP as clients push it: what is read of it, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.telemetry import otlp
+from broker.telemetry.otlp import Point, points
+from stele.errors import ApiError, ErrorCode
+from stele.wire.otlp import Metric, metrics_data
+
+
+def read(data: bytes) -> list[Point]:
+    return [each for each in points(data) if each is not None]
+
+
+def written(*metrics: Metric, **resource: str) -> bytes:
+    return metrics_data(metrics, resource=resource, since_ns=1, now_ns=2)
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+METRICS = st.lists(
+    st.builds(
+        Metric,
+        TEXT,
+        st.floats(allow_nan=False),
+        st.dictionaries(TEXT, TEXT, max_size=3),
+        st.booleans(),
+    ),
+    max_size=10,
+)
+
+
+@given(METRICS, st.dictionaries(TEXT, TEXT, max_size=3))
+def test_what_a_client_writes_is_read(metrics: list[Metric], resource: dict[str, str]) -> None:
+    data = metrics_data(metrics, resource=resource, since_ns=1, now_ns=2**63)
+    assert read(data) == [
+        Point(
+            each.name,
+            tuple(sorted({**resource, **each.attributes}.items())),
+            each.value,
+            each.is_delta,
+        )
+        for each in metrics
+    ]
+
+
+@given(METRICS, st.dictionaries(TEXT, TEXT, max_size=3))
+def test_the_writer_agrees_with_the_package_of_opentelemetry(
+    metrics: list[Metric], resource: dict[str, str]
+) -> None:
+    pb2 = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2")
+    message = pb2.MetricsData.FromString(
+        metrics_data(metrics, resource=resource, since_ns=1, now_ns=2)
+    )
+    (of_resource,) = message.resource_metrics
+    told = {each.key: each.value.string_value for each in of_resource.resource.attributes}
+    assert told == resource
+    (scope,) = of_resource.scope_metrics
+    assert len(scope.metrics) == len(metrics)
+    for read_back, metric in zip(scope.metrics, metrics, strict=True):
+        data = read_back.sum if metric.is_delta else read_back.gauge
+        (point,) = data.data_points
+        assert (read_back.name, point.as_double) == (metric.name, metric.value)
+        assert (point.start_time_unix_nano, point.time_unix_nano) == (1, 2)
+        assert {each.key: each.value.string_value for each in point.attributes} == dict(
+            metric.attributes
+        )
+        if metric.is_delta:
+            assert (data.aggregation_temporality, data.is_monotonic) == (1, True)
+
+
+def test_the_reader_agrees_with_the_package_of_opentelemetry() -> None:
+    pb2 = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2")
+    message = pb2.MetricsData()
+    of_resource = message.resource_metrics.add()
+    of_resource.resource.attributes.add(key="rack").value.string_value = "r1"
+    metrics = of_resource.scope_metrics.add().metrics
+    whole = metrics.add(name="whole", unit="1", description="d").gauge.data_points.add(as_int=-5)
+    for key, value in (("flag", True), ("count", -7), ("share", 0.5)):
+        kind = {bool: "bool_value", int: "int_value", float: "double_value"}[type(value)]
+        setattr(whole.attributes.add(key=key).value, kind, value)
+    total = metrics.add(name="total").sum
+    total.aggregation_temporality = 2
+    total.data_points.add(as_double=1.5)
+    total.data_points.add()  # without a value
+    delta = metrics.add(name="delta").sum
+    delta.aggregation_temporality = 1
+    delta.data_points.add(as_double=2.5).attributes.add(key="rack").value.string_value = "r2"
+    metrics.add(name="histogram").histogram.data_points.add(count=3)
+    rack = (("rack", "r1"),)
+    assert read(message.SerializeToString()) == [
+        Point("whole", (("count", "-7"), ("flag", "true"), *rack, ("share", "0.5")), -5.0, False),
+        Point("total", rack, 1.5, False),
+        Point("delta", (("rack", "r2"),), 2.5, True),
+    ]
+
+
+def test_long_texts_are_cut() -> None:
+    (point,) = read(written(Metric("n" * 300, 1.0, {"k": "v" * 300})))
+    assert (len(point.name), len(dict(point.attributes)["k"])) == (200, 200)
+
+
+def test_no_metrics_are_no_points() -> None:
+    assert read(b"") == read(written()) == []
+    assert math.isnan(read(written(Metric("n", math.nan)))[0].value)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x0a\x05\x00", "past the end"),
+        (b"\x0a\xff", "without an end"),
+        (b"\x0f", "field of type 7"),
+        (b"\x09\x00", "past the end"),
+        (written(Metric("n", 1.0)).replace(b"\x01n", b"\x01\xff"), "not UTF-8"),
+        (written(Metric("n", 1.0, {str(each): "" for each in range(200)})), "more than 128 fields"),
+    ],
+)
+def test_what_is_no_otlp_is_an_invalid_record(data: bytes, words: str) -> None:
+    with pytest.raises(ApiError, match=words) as error:
+        read(data)
+    assert error.value.code == ErrorCode.INVALID_RECORD
+
+
+def empty_elements(count: int) -> bytes:
+    """A resource with so many empty scopes: two bytes each."""
+    size = 2 * count
+    length = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+    return b"\x0a" + length + b"\x12\x00" * count
+
+
+def test_work_is_bounded_and_goes_in_slices() -> None:
+    """The smallest elements: a push of 1 MiB has half a million of them."""
+    data = empty_elements(500_000)
+    found: list[Point | None] = []
+    with pytest.raises(ApiError, match="more than 200000 fields") as error:
+        found.extend(points(data))
+    assert error.value.code == ErrorCode.TELEMETRY_TOO_LARGE
+    assert set(found) == {None}
+    pauses = list(islice(points(data), otlp.FIELDS_MAX // otlp.FIELDS_AT_ONCE - 2))
+    assert len(pauses) > 100
+    assert set(pauses) == {None}
+
+
+def test_reading_takes_no_memory_for_elements_that_are_empty() -> None:
+    data = empty_elements(100_000)
+    tracemalloc.start()
+    try:
+        assert read(data) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000, f"{peak} bytes"
