@@ -3,6 +3,7 @@ crashes: a repeated batch of theirs stays a duplicate."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pytest
 
 from stele.ids import TopicPartition
 from stele.world import Buffer
+from storage import producer_state
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.opening import open_log
@@ -169,6 +171,63 @@ async def test_a_stand_in_that_cannot_be_written_deletes_nothing(disk: Full) -> 
     assert await log.retire_dead_segments() == 1
     disk.power_loss()
     assert knows(opened(disk, base), 7)
+
+
+@pytest.mark.parametrize("producer", [7, None])
+async def test_no_snapshot_is_written_where_none_is_missing(
+    disk: Full, producer: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Retention comes again and again, and the state of many producers is large."""
+    log = opened(disk)
+    append(log, make_batch(1) if producer is None else batch_of(producer))
+    assert await log.retire_dead_segments() == 0, "nothing goes"
+    assert snapshot_offsets(disk, PATH) == []
+    base = roll(log)
+    append(log, make_batch(1))
+    log.sync_now()
+    log.advance_start_offset(base)
+    assert await log.retire_dead_segments() == 1
+    assert all(offset <= base for offset in snapshot_offsets(disk, PATH))
+    assert caplog.messages == []
+
+
+async def test_a_snapshot_of_an_earlier_process_is_on_disk_before_segments_go(disk: Full) -> None:
+    """That process was killed before it had synced the snapshot."""
+    log = opened(disk)
+    append(log, batch_of(7))
+    base = roll(log)
+    log.close()
+    log = opened(disk)
+    log.sync_now()
+    assert snapshot_offsets(disk, PATH) == [base]
+    assert disk.inodes[snapshot_path(PATH, base)].durable == b""
+    log.advance_start_offset(base)
+    assert await log.retire_dead_segments() == 1
+    await disk.sync([PATH])  # the names reach the disk at any time
+    disk.power_loss()
+    log = opened(disk, base)
+    assert log.segment_bases == [base]
+    assert knows(log, 7)
+
+
+async def test_a_log_that_is_closed_meanwhile_gets_no_snapshot(
+    disk: Full, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new log may have the same path by then."""
+    monkeypatch.setattr(producer_state, "_ENCODED_PER_SLICE", 1)
+    log = opened(disk)
+    for producer in range(5):
+        append(log, batch_of(producer))
+    base = roll(log)
+    log.sync_now()
+    for offset in snapshot_offsets(disk, PATH):
+        disk.remove(snapshot_path(PATH, offset))
+    log.advance_start_offset(base)
+    retiring = asyncio.ensure_future(log.retire_dead_segments())
+    await asyncio.sleep(0)
+    log.close()
+    assert await retiring == 0
+    assert snapshot_offsets(disk, PATH) == []
 
 
 def test_recovery_removes_what_a_snapshot_knows(disk: Full) -> None:
