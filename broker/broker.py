@@ -389,6 +389,7 @@ class Broker:
             quotas=self._quotas,
             why_not_certificates=self._certificates.why_not,
             telemetry=self._telemetry,
+            connections=lambda: self._kafka.connections.open,
         )
 
     def _assemble_transactions(self) -> None:

@@ -1,7 +1,8 @@
 """``stele explain``: leaders, when and why they changed, what is wrong, and what mends it.
 
-Everything but ``audit`` comes from the metadata log, and every broker has a replica of it. So it
-also works while there is no active controller. Exit status 3: the object is not healthy.
+Everything but ``audit`` and ``client`` comes from the metadata log, and every broker has a replica
+of it. So it also works while there is no active controller. Exit status 3: the object is not
+healthy.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import typer
 from cli.command_list import CommandList
 from cli.connection import connect
 from cli.explain_audit import explain_audit
+from cli.explain_client import explain_client
 from cli.metadata_history import fetch_history, moment
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, print_json, print_table
@@ -232,6 +234,7 @@ def explain_group(
 
 
 app.command("audit")(explain_audit)
+app.command("client")(explain_client)
 
 
 # ------------------------------------------------------------------------------------ parts

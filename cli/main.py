@@ -18,6 +18,7 @@ import typer
 from cli import (
     acls,
     certs,
+    clients,
     cluster,
     consume,
     demo_command,
@@ -82,6 +83,7 @@ app.add_typer(acls.app, name="acls")
 app.add_typer(certs.app, name="certs")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(users.app, name="users")
+app.command("clients")(clients.clients)
 app.add_typer(quotas.app, name="quotas")
 app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(tokens.app, name="tokens")

@@ -51,6 +51,7 @@ CLIENTS: Final = (
             ("stele/admin/users.py", "UserAdmin"),
             ("stele/admin/client_quotas.py", "QuotaAdmin"),
             ("stele/admin/client_metrics.py", "ClientMetricsAdmin"),
+            ("stele/admin/client_connections.py", "ConnectionAdmin"),
             ("stele/admin/delegation_tokens.py", "TokenAdmin"),
         ),
     ),

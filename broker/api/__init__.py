@@ -264,6 +264,8 @@ class KafkaApis:
     def answered(self, request: PendingRequest, message: Struct | None) -> None:
         if request.payer is not None:
             charge(self._quotas, request.payer, request, message)
+        if getattr(message, "error_code", 0):
+            cast(KafkaServerProtocol, request.connection).errors += 1
         took_s = self._context.clock.monotonic() - request.began_s
         self._meter(request.header.api_key).answered(took_s, request.local_s)
 
@@ -273,6 +275,7 @@ class KafkaApis:
     def _request_context(
         self, connection: KafkaServerProtocol, header: RequestHeader
     ) -> RequestContext:
+        connection.client_id = header.client_id or ""
         caller = Caller(
             connection.principal,
             header.client_id,

@@ -104,6 +104,11 @@ class OpenConnections:
         counted = self._admission.limits.by_listener
         return {each.name: float(counted.get(each.name, 0)) for each in self._config.listeners}
 
+    @property
+    def open(self) -> list[KafkaServerProtocol]:
+        """Those that are not refused, also this node's to itself."""
+        return list(self._connections)
+
     def start(self) -> None:
         """Close idle connections from now on."""
         self._arm_idle_timer()

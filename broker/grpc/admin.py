@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from broker.grpc.answers import check_count
+from broker.grpc.connections import ClientConnections
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
 from broker.service import acls, client_quotas, delegation_tokens, records
@@ -110,6 +111,10 @@ class AdminService:
             "DescribeCluster": (pb.DescribeClusterRequest, self._describe_cluster),
             "DescribeTopics": (pb.DescribeTopicsRequest, self._describe_topics),
             "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
+            "DescribeConnections": (
+                pb.DescribeConnectionsRequest,
+                ClientConnections(self._context).describe,
+            ),
             "ListConfigResources": (pb.ListConfigResourcesRequest, self._list_config_resources),
             "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),
             "DescribeUserScramCredentials": (

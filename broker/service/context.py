@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import NodeConfig
+from runtime.kafka.connection import KafkaServerProtocol
 from runtime.quorum.log import HistoryPiece
 from stele.world import Clock
 
@@ -68,6 +69,8 @@ class BrokerContext:
     why_not_certificates: Callable[[Mapping[str, str | None]], Awaitable[str | None]] | None = None
     """Why this broker would not serve by changed keys of its stores; None if nobody can tell."""
 
+    connections: Callable[[], Iterable[KafkaServerProtocol]] = tuple
+    """Those that are open on the Kafka listeners."""
     telemetry: ClientTelemetry | None = None
     """None: this broker has no receiver for the metrics of clients."""
 

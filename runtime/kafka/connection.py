@@ -65,10 +65,15 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         # The client's, as its last ApiVersions says (KIP-511).
         self.software_name = ""
         self.software_version = ""
+        self.client_id = ""  # of its last request
         self.loop_share: Final = LoopShare()
         self.requests = 0  # taken so far
         self.bytes_in = 0
         self.bytes_out = 0
+        self.errors = 0  # answers with an error of the whole request
+        self.throttles = 0  # how often it was muted
+        self.throttled_s = 0.0  # how long it was, and is to be
+        self.opened_s = 0.0  # the loop's time
         # When the peer last sent, or took what was written: for connections.max.idle.ms.
         self.last_active_s = 0.0  # the loop's time
         self._handlers = handlers
@@ -177,7 +182,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._unmute is not None:
             if self._unmute.when() >= until_s:
                 return
+            self.throttled_s -= self._unmute.when() - self._loop.time()
             self._unmute.cancel()
+        else:
+            self.throttles += 1
+        self.throttled_s += seconds
         self._unmute = self._loop.call_at(until_s, self._end_mute)
         self._update_reading()
 
@@ -198,7 +207,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self._loop = asyncio.get_running_loop()
-        self.last_active_s = self._loop.time()
+        self.opened_s = self.last_active_s = self._loop.time()
         self.peer = _name_of(transport.get_extra_info("peername"))
         self.address = self.peer.rpartition(":")[0]
         if self._logins is None:

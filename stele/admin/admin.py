@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from stele.admin.acls import AclAdmin
+from stele.admin.client_connections import ConnectionAdmin
 from stele.admin.client_metrics import ClientMetricsAdmin
 from stele.admin.client_quotas import QuotaAdmin
 from stele.admin.delegation_tokens import TokenAdmin
@@ -62,6 +63,7 @@ class Admin(
     QuotaAdmin,
     TokenAdmin,
     ClientMetricsAdmin,
+    ConnectionAdmin,
 ):
     """Administrates a cluster over asyncio.
 

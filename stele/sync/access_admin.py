@@ -1,5 +1,5 @@
-"""The part of the synchronous ``Admin`` for users, their access rules, quotas, tokens and
-metrics."""
+"""The part of the synchronous ``Admin`` for users, their access rules, quotas, tokens,
+metrics and connections."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stele import aio
 from stele.admin.acls import AccessVerdict, Acl, AclFilter
+from stele.admin.client_connections import ClientConnection
 from stele.admin.client_quotas import (
     ClientQuotas,
     QuotaAlteration,
@@ -264,3 +265,15 @@ class AccessAdmin(Face):
         >>> admin.list_client_metrics()
         """
         return self._run(lambda: self._admin.list_client_metrics(linearizable=linearizable))
+
+    def describe_connections(
+        self, client_id: str | None = None
+    ) -> dict[int, list[ClientConnection]]:
+        """The connections to each broker, in the order of their coming, by broker.
+
+        ``client_id``: only those of this client. Other brokers are clients, too. What happens
+        meanwhile may be missing. Raises ApiError.
+
+        >>> admin.describe_connections("orders-1")
+        """
+        return self._run(lambda: self._admin.describe_connections(client_id))

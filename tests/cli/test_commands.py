@@ -81,6 +81,8 @@ ARGUMENTS = {
     "quotas list": [],
     "quotas remove": ["--user", "ann"],
     "quotas why": ["ann"],
+    "clients": [],
+    "explain client": ["c"],
     "telemetry subscribe": ["m", "--metrics", "*"],
     "telemetry unsubscribe": ["m"],
     "telemetry list": [],

@@ -449,6 +449,61 @@ class ListConfigResourcesResponse(_message.Message):
     resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ...) -> None: ...
 
+class DescribeConnectionsRequest(_message.Message):
+    __slots__ = ("after", "client_id")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    client_id: str
+    def __init__(self, after: _Optional[str] = ..., client_id: _Optional[str] = ...) -> None: ...
+
+class DescribeConnectionsResponse(_message.Message):
+    __slots__ = ("error", "message", "connections", "next")
+    class Connection(_message.Message):
+        __slots__ = ("principal", "client_id", "software_name", "software_version", "listener", "peer", "connected_ms", "idle_ms", "bytes_in", "bytes_out", "requests", "in_flight", "errors", "throttles", "throttled_ms", "is_throttled")
+        PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+        CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+        SOFTWARE_NAME_FIELD_NUMBER: _ClassVar[int]
+        SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+        LISTENER_FIELD_NUMBER: _ClassVar[int]
+        PEER_FIELD_NUMBER: _ClassVar[int]
+        CONNECTED_MS_FIELD_NUMBER: _ClassVar[int]
+        IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+        BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+        BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+        REQUESTS_FIELD_NUMBER: _ClassVar[int]
+        IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+        ERRORS_FIELD_NUMBER: _ClassVar[int]
+        THROTTLES_FIELD_NUMBER: _ClassVar[int]
+        THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
+        IS_THROTTLED_FIELD_NUMBER: _ClassVar[int]
+        principal: str
+        client_id: str
+        software_name: str
+        software_version: str
+        listener: str
+        peer: str
+        connected_ms: int
+        idle_ms: int
+        bytes_in: int
+        bytes_out: int
+        requests: int
+        in_flight: int
+        errors: int
+        throttles: int
+        throttled_ms: int
+        is_throttled: bool
+        def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., software_name: _Optional[str] = ..., software_version: _Optional[str] = ..., listener: _Optional[str] = ..., peer: _Optional[str] = ..., connected_ms: _Optional[int] = ..., idle_ms: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., in_flight: _Optional[int] = ..., errors: _Optional[int] = ..., throttles: _Optional[int] = ..., throttled_ms: _Optional[int] = ..., is_throttled: _Optional[bool] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    connections: _containers.RepeatedCompositeFieldContainer[DescribeConnectionsResponse.Connection]
+    next: str
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., connections: _Optional[_Iterable[_Union[DescribeConnectionsResponse.Connection, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+
 class TopicPartitionName(_message.Message):
     __slots__ = ("topic", "partition")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

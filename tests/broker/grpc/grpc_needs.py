@@ -95,6 +95,10 @@ _ADMIN: Final = (
         "ListConfigResources", admin.ListConfigResourcesRequest(),
         _cluster(O.DESCRIBE_CONFIGS), C31,
     ),
+    _admin(
+        "DescribeConnections", admin.DescribeConnectionsRequest(),
+        _cluster(O.DESCRIBE), C31,
+    ),
     _admin("ElectLeaders", admin.ElectLeadersRequest(), _cluster(O.ALTER), C31),
     _admin(
         "AlterPartitionReassignments", admin.AlterPartitionReassignmentsRequest(),

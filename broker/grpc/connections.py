@@ -1,0 +1,61 @@
+"""DescribeConnections: who is connected to this broker."""
+
+from __future__ import annotations
+
+from broker.service import client_connections
+from broker.service.context import BrokerContext
+from runtime.authorization.caller import Caller
+from runtime.kafka.connection import KafkaServerProtocol
+from stele.errors import ApiError
+from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
+
+
+class ClientConnections:
+    """The method of ``stele.v1.Admin``."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    async def describe(
+        self, caller: Caller, request: pb.DescribeConnectionsRequest
+    ) -> pb.DescribeConnectionsResponse:
+        wanted = request.client_id if request.HasField("client_id") else None
+        try:
+            page = await client_connections.describe(
+                self._context, caller, after=request.after, client_id=wanted
+            )
+        except ApiError as error:
+            return pb.DescribeConnectionsResponse(error=error.code, message=error.message)
+        now_s = client_connections.now_s()
+        return pb.DescribeConnectionsResponse(
+            connections=await in_slices(lambda each: _message(each, now_s), page.connections),
+            next=page.next,
+        )
+
+
+def _message(
+    connection: KafkaServerProtocol, now_s: float
+) -> pb.DescribeConnectionsResponse.Connection:
+    return pb.DescribeConnectionsResponse.Connection(
+        principal=connection.principal,
+        client_id=connection.client_id,
+        software_name=connection.software_name,
+        software_version=connection.software_version,
+        listener=connection.listener_name,
+        peer=connection.peer,
+        connected_ms=_ms(now_s - connection.opened_s),
+        idle_ms=_ms(now_s - connection.last_active_s),
+        bytes_in=connection.bytes_in,
+        bytes_out=connection.bytes_out,
+        requests=connection.requests,
+        in_flight=connection.in_flight,
+        errors=connection.errors,
+        throttles=connection.throttles,
+        throttled_ms=_ms(connection.throttled_s),
+        is_throttled=connection.is_muted,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))

@@ -1,0 +1,88 @@
+"""Who is connected to a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stele.admin.grpc_calls import call
+from stele.admin.part import AdminPart
+from stele.cluster.messages import error_code
+from stele.errors import ApiError
+from stele.wire.v1 import admin_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """A connection of Kafka's protocol to one broker."""
+
+    principal: str
+    client_id: str  # empty: it has sent no request yet, or gives none
+    software_name: str  # empty: the client does not say
+    software_version: str
+    listener: str
+    peer: str  # address and port of the client
+    connected_s: float
+    idle_s: float  # since it last sent, or took what was sent
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    in_flight: int  # requests without an answer so far
+    errors: int  # answers with an error of the whole request
+    throttles: int  # how often it was not read, because the client was above a quota
+    throttled_s: float
+    is_throttled: bool  # now
+
+
+class ConnectionAdmin(AdminPart):
+    """The part of ``stele.admin.admin.Admin`` for the connections of clients."""
+
+    async def describe_connections(
+        self, client_id: str | None = None
+    ) -> dict[int, list[ClientConnection]]:
+        """The connections to each broker, in the order of their coming, by broker.
+
+        ``client_id``: only those of this client. Other brokers are clients, too. What happens
+        meanwhile may be missing. Raises ApiError.
+
+        >>> await admin.describe_connections("orders-1")
+        """
+        await self._view.refresh()
+        found: dict[int, list[ClientConnection]] = {}
+        for broker_id in self._view.broker_ids():
+            found[broker_id] = []
+            request = pb.DescribeConnectionsRequest(client_id=client_id)
+            while True:
+                question = call(
+                    "/stele.v1.Admin/DescribeConnections",
+                    request,
+                    pb.DescribeConnectionsResponse.FromString,
+                )
+                answer = await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
+                if answer.error:
+                    raise ApiError(error_code(answer.error), answer.message)
+                found[broker_id] += map(_connection, answer.connections)
+                if not answer.next:
+                    break
+                request.after = answer.next
+        return found
+
+
+def _connection(told: pb.DescribeConnectionsResponse.Connection) -> ClientConnection:
+    return ClientConnection(
+        told.principal,
+        told.client_id,
+        told.software_name,
+        told.software_version,
+        told.listener,
+        told.peer,
+        told.connected_ms / 1000,
+        told.idle_ms / 1000,
+        told.bytes_in,
+        told.bytes_out,
+        told.requests,
+        told.in_flight,
+        told.errors,
+        told.throttles,
+        told.throttled_ms / 1000,
+        told.is_throttled,
+    )
