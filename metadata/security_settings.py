@@ -149,8 +149,20 @@ _SASL: Final = (
     ),
     ConfigKey(
         "sasl.oauthbearer.token.endpoint.url", Type.STRING, "",
-        "Where the node's own token of OAUTHBEARER is, by which it logs in at other nodes: a file "
-        "URL. The file is read at each login (Kafka: also an https URL).",
+        "Where the node has the token of OAUTHBEARER from, by which it logs in at other nodes: the "
+        "https URL of an issuer's token endpoint, or a file URL. The file is read at each login.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.id", Type.STRING, "",
+        "The id by which an issuer knows the node. If empty, clientId in sasl.jaas.config counts.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.secret", Type.PASSWORD, "",
+        "The node's secret at the issuer. If empty, clientSecret in sasl.jaas.config counts.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.scope", Type.STRING, "",
+        "The scope that the node asks the issuer for. If empty, scope in sasl.jaas.config counts.",
     ),
     ConfigKey(
         "connections.max.reauth.ms", Type.LONG, "0",

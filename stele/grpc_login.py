@@ -7,7 +7,7 @@ import base64
 from typing import Final, Protocol
 
 from stele.security import dialogues
-from stele.security.client_security import SaslCredentials
+from stele.security.client_security import SaslCredentials, TokenUnavailableError
 from stele.security.dialogues import LoginRefusedError
 from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
 from stele.world import Rng, RpcCode, RpcError, Stream
@@ -136,9 +136,11 @@ class _Login:
             loop = asyncio.get_running_loop()
             try:
                 token_text = await loop.run_in_executor(None, credentials.token)
+            except TokenUnavailableError as error:
+                raise RpcError(RpcCode.UNAVAILABLE, f"no token of OAUTHBEARER: {error}") from error
             except Exception as error:
                 raise self._refused(
-                    f"sasl_oauthbearer_token gave no token: {type(error).__name__}: {error}"
+                    f"no token of OAUTHBEARER: {type(error).__name__}: {error}"
                 ) from error
         nonce = base64.b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
         dialogue = dialogues.dialogue_of(credentials, nonce, token_text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Value, unknown
@@ -87,7 +87,7 @@ class NodeConfig(NodeSettings):
     connections: ConnectionSettings
 
     # What was set, by key, as text: the static layer under the dynamic configuration.
-    raw: Mapping[str, str]
+    raw: Mapping[str, str] = field(repr=False)  # it has secrets
 
     def __post_init__(self) -> None:
         self._take(self.raw)

@@ -15,17 +15,23 @@ from metadata.security_settings import FAILURE_DELAY as _FAILURE_DELAY
 from metadata.security_settings import LISTENER_KEYS, TOKEN_SECRET
 from stele.addresses import SecurityProtocol
 from stele.errors import ApiError, ConfigError
-from stele.security.client_security import ClientSecurity, SaslCredentials, Store, TlsSettings
+from stele.security.client_security import (
+    ClientSecurity,
+    SaslCredentials,
+    Store,
+    TlsSettings,
+    TokenSource,
+)
 from stele.security.jaas import parse_jaas
 from stele.security.options import MECHANISMS
 from stele.security.scram import MECHANISMS as SCRAM_MECHANISMS
-from stele.security.token_file import TokenFile
+from stele.security.token_endpoint import CLIENT_ID, CLIENT_SECRET, SCOPE, source_of
+from stele.security.token_endpoint import URL as _TOKEN_URL
 
 _OF_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 """What is built of the controllers' listener: nodes come in there by certificates."""
 
 _PREFIX: Final = "listener.name."
-_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _USER: Final = "user_"  # before the names of PLAIN's users in JAAS text
 _SECURE_WORDS: Final = ("SSL", "TLS", "SASL")
 _KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in LISTENER_KEYS}
@@ -141,16 +147,23 @@ class ListenerSecurity:
         """How this node connects to other nodes' listeners of this name. Raises ConfigError."""
         sasl = None
         if self.protocol.has_sasl:
-            options = {} if mechanism == "OAUTHBEARER" else self.jaas(mechanism)
-            token_url = self.text(_TOKEN_URL, mechanism) if mechanism == "OAUTHBEARER" else ""
-            sasl = SaslCredentials(
-                mechanism=mechanism,
-                username=options.get("username", ""),
-                password=options.get("password", ""),
-                token=TokenFile.of_url(token_url) if token_url else None,
-            )
+            options = self.jaas(mechanism)
+            if mechanism == "OAUTHBEARER":
+                sasl = SaslCredentials(mechanism=mechanism, token=self._token_source(options))
+            else:
+                sasl = SaslCredentials(
+                    mechanism=mechanism,
+                    username=options.get("username", ""),
+                    password=options.get("password", ""),
+                )
         tls = self.tls if self.protocol.has_tls else TlsSettings()
         return ClientSecurity(protocol=self.protocol, tls=tls, sasl=sasl)
+
+    def _token_source(self, jaas: Mapping[str, str]) -> TokenSource:
+        """Where this node has the token from by which it logs in at others. Raises ConfigError."""
+        mechanism = "OAUTHBEARER"
+        settings = {key: self.text(key, mechanism) for key in (CLIENT_ID, CLIENT_SECRET, SCOPE)}
+        return source_of(self.text(_TOKEN_URL, mechanism), settings, jaas, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,16 +385,16 @@ class SecurityReader:
                 self._faults.append(error.message.replace(parts.key.name, name, 1))
 
     def _client(self, listener: ListenerSecurity, mechanism: str) -> ClientSecurity:
-        if listener.protocol.has_sasl and mechanism == "OAUTHBEARER":
-            url = listener.text(_TOKEN_URL, mechanism)
-            if not url.startswith("file:/"):
-                said = "to ask for tokens over https is not built" if url else "it is not set"
-                self._faults.append(
-                    f"{_TOKEN_URL}: {said}, and brokers log in at one another by OAUTHBEARER: let "
-                    "something keep a valid token of the node in a file, and set the key to its "
-                    "URL, file:/PATH; or set sasl.mechanism.inter.broker.protocol to PLAIN or SCRAM"
-                )
-                return ClientSecurity()
+        asks = listener.protocol.has_sasl and mechanism == "OAUTHBEARER"
+        if asks and not listener.text(_TOKEN_URL, mechanism):
+            self._faults.append(
+                f"{_TOKEN_URL}: it is not set, and brokers log in at one another by OAUTHBEARER: "
+                f"set it to the https URL of an issuer that gives tokens for {CLIENT_ID} and "
+                f"{CLIENT_SECRET}, or to the URL of a file in which something keeps a valid token "
+                "of the node, file:/PATH; or set sasl.mechanism.inter.broker.protocol to PLAIN or "
+                "SCRAM"
+            )
+            return ClientSecurity()
         if listener.protocol.has_sasl and not mechanism:
             self._faults.append(
                 f"brokers connect to {listener.name}, which is {listener.protocol.value}: "

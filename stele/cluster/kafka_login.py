@@ -7,10 +7,10 @@ import base64
 from typing import Any, Final, Protocol, TypeVar
 
 from stele.addresses import SecurityProtocol
-from stele.errors import AuthenticationError, ErrorCode
+from stele.errors import ApiError, AuthenticationError, ErrorCode
 from stele.real import real_rng
 from stele.security import dialogues
-from stele.security.client_security import SaslCredentials
+from stele.security.client_security import SaslCredentials, TokenUnavailableError
 from stele.security.dialogues import ClientDialogue, LoginRefusedError
 from stele.wire import kafka
 from stele.wire.kafka.messages import sasl_authenticate, sasl_handshake
@@ -75,10 +75,14 @@ async def _dialogue(credentials: SaslCredentials) -> ClientDialogue:
         # The user's function may ask an identity provider.
         try:
             token = await asyncio.get_running_loop().run_in_executor(None, credentials.token)
+        except TokenUnavailableError as error:
+            raise ApiError(
+                ErrorCode.NETWORK_EXCEPTION, f"no token of OAUTHBEARER: {error}"
+            ) from error
         except Exception as error:
             raise LoginError(
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
-                f"sasl_oauthbearer_token gave no token: {type(error).__name__}: {error}",
+                f"no token of OAUTHBEARER: {type(error).__name__}: {error}",
             ) from error
     return dialogues.dialogue_of(credentials, nonce, token)
 

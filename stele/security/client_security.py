@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stele.addresses import SecurityProtocol
+from stele.errors import SteleError
 
 TokenSource = Callable[[], str]
-"""Gives a token that is valid now. It is called off the event loop, at each authentication."""
+"""Gives a token that is valid now. It is called off the event loop, at each authentication. Raises
+TokenUnavailableError where a later call may give one. Any other error is final."""
+
+
+class TokenUnavailableError(SteleError):
+    """There is no token now, and a later attempt may give one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,10 @@ class SecurityOptions(TypedDict, total=False):
     sasl_password: str | None
     sasl_jaas_config: str | None
     sasl_oauthbearer_token: str | Callable[[], str] | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,14 @@ class SecurityConfig:
     """Kafka's text with ``username`` and ``password``, in place of the two options."""
     sasl_oauthbearer_token: str | Callable[[], str] | None = field(default=None, repr=False)
     """A token, or a function that gives one that is valid now. It is called in a thread."""
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    """In place of a token, where the client has its tokens from: the https URL of an issuer, or the
+    URL of a file. The two options after this one, or ``clientId`` and ``clientSecret`` in
+    ``sasl_jaas_config``, are what the issuer knows the client by."""
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    """What the client asks the issuer for. None: what the issuer gives without being asked."""
 
     def client_security(self) -> ClientSecurity:
         """The options as one value. Raises ConfigError if they contradict one another."""
@@ -171,7 +183,7 @@ class SecurityConfig:
         if self.sasl_jaas_config is not None:
             jaas = parse_jaas(self.sasl_jaas_config, "sasl_jaas_config")
         if mechanism == "OAUTHBEARER":
-            return SaslCredentials(mechanism=mechanism, token=self._token_source())
+            return SaslCredentials(mechanism=mechanism, token=self._token_source(jaas))
         for name, given in (("username", self.sasl_username), ("password", self.sasl_password)):
             if given is not None and jaas.get(name, given) != given:
                 raise ConfigError(
@@ -189,10 +201,26 @@ class SecurityConfig:
             is_delegation_token=jaas.get("tokenauth", "false").lower() == "true",
         )
 
-    def _token_source(self) -> TokenSource:
-        token = self.sasl_oauthbearer_token
+    def _token_source(self, jaas: Mapping[str, str]) -> TokenSource:
+        token, url = self.sasl_oauthbearer_token, self.sasl_oauthbearer_token_endpoint_url
+        if url:
+            if token is not None:
+                raise ConfigError(
+                    "sasl_oauthbearer_token and sasl_oauthbearer_token_endpoint_url: set only one"
+                )
+            from stele.security import token_endpoint as issuer  # it brings urllib
+
+            settings = {
+                issuer.CLIENT_ID: self.sasl_oauthbearer_client_credentials_client_id or "",
+                issuer.CLIENT_SECRET: self.sasl_oauthbearer_client_credentials_client_secret or "",
+                issuer.SCOPE: self.sasl_oauthbearer_scope or "",
+            }
+            return issuer.source_of(url, settings, jaas, lambda key: key.replace(".", "_"))
         if token is None:
-            raise ConfigError("sasl_mechanism=OAUTHBEARER needs sasl_oauthbearer_token")
+            raise ConfigError(
+                "sasl_mechanism=OAUTHBEARER needs sasl_oauthbearer_token or "
+                "sasl_oauthbearer_token_endpoint_url"
+            )
         if isinstance(token, str):
             return _Constant(token)
         return token

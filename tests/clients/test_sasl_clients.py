@@ -13,13 +13,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stele import Admin, Consumer, Producer, TopicPartition
 from stele.cluster.kafka_login import LoginError
+from stele.errors import SteleError
 from tests.support.sasl_node import PROTOCOLS, SESSION_S, USERS, SaslNode, sasl_node
+from tests.support.token_issuer import token_issuer
 
 pytestmark = pytest.mark.processes
 
@@ -396,3 +399,45 @@ def test_our_client_logs_in_again_while_it_works(node: SaslNode) -> None:
             producer.send(TOPIC, b"x").result(20)
             assert admin.list_topics()
             time.sleep(0.05)
+
+
+@pytest.mark.parametrize("listener", ["SASL", "SHORT"])
+def test_our_clients_get_their_tokens_from_the_issuer(
+    node: SaslNode, tmp_path: Path, listener: str
+) -> None:
+    """Also for the sessions of SHORT, which are shorter than the life of a token."""
+    life_s = SESSION_S * 1.5
+
+    def answer() -> tuple[int, bytes]:
+        token = node.token(exp=time.time() + life_s)
+        return 200, json.dumps({"access_token": token, "expires_in": life_s}).encode()
+
+    with token_issuer(tmp_path, answer) as issuer:
+        options = own_options(node, listener, "OAUTHBEARER")
+        del options["sasl_oauthbearer_token"]
+        options |= {
+            "sasl_oauthbearer_token_endpoint_url": issuer.url,
+            "sasl_jaas_config": (
+                'OAuthBearerLoginModule required clientId="app" clientSecret="secret" '
+                f'ssl.truststore.location="{issuer.ca_file}";'
+            ),
+        }
+        with Producer(node.server(listener), **options) as producer:
+            end = time.monotonic() + 3 * life_s
+            while time.monotonic() < end:
+                producer.send(TOPIC, b"x").result(20)
+                time.sleep(0.05)
+        assert 2 <= len(issuer.requests) <= 10
+        issuer.answer = lambda: (401, b'{"error": "invalid_client"}')
+        with (
+            Admin(node.server(listener), **options) as admin,
+            pytest.raises(LoginError, match="invalid_client"),
+        ):
+            admin.list_topics()
+        issuer.answer = lambda: (503, b"closed")
+        with (
+            Admin(node.server(listener), default_api_timeout_ms=3_000, **options) as admin,
+            pytest.raises(SteleError, match="closed") as caught,
+        ):
+            admin.list_topics()
+        assert not isinstance(caught.value, LoginError), "the issuer may come back"

@@ -1,7 +1,8 @@
-"""Two brokers that log in at one another by OAUTHBEARER, with tokens that a file has."""
+"""Two brokers that log in at one another by OAUTHBEARER, with tokens of a file or of an issuer."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import urllib.request
@@ -14,32 +15,53 @@ import pytest
 from stele import Admin, Producer
 from stele.admin.descriptions import NewTopic
 from tests.support.sasl_node import SaslNode, free_ports_of, new_issuer, running_node
+from tests.support.token_issuer import TokenIssuer, token_issuer
 
 pytestmark = pytest.mark.processes
 
+URL = "sasl.oauthbearer.token.endpoint.url"
 TOKEN_S = 10
 TOPIC = "t"
 LISTENERS = ("NODES", "CLIENTS")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SaslNode, str, Path]]:
-    """The issuer, the bootstrap server of its clients, and the file with the nodes' token."""
+@pytest.fixture(scope="module", params=["file", "issuer"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SaslNode, str, Path]]:
+    """The issuer, the bootstrap server of its clients, and the file with the nodes' token, which
+    they may not look at."""
     folder = tmp_path_factory.mktemp("cluster")
     names = [f"{name}-{node}" for node in "12" for name in (*LISTENERS, "grpc", "own-grpc", "http")]
     issuer = new_issuer(folder, free_ports_of([*names, "controller"]))
     token = folder / "token"
     token.write_text(issuer.token(sub="node", exp=time.time() + 60))
     with ExitStack() as running:
+        source = {URL: token.as_uri()}
+        if request.param == "issuer":
+            endpoint = running.enter_context(token_issuer(folder, lambda: _given(issuer)))
+            source = {URL: endpoint.url, "sasl.jaas.config": _login_module(endpoint)}
         for node in "12":
             directory = folder / node
             directory.mkdir()
-            settings = _settings(issuer, node, token)
+            settings = _settings(issuer, node) | source
             running.enter_context(running_node(directory, settings))
         yield issuer, issuer.server("CLIENTS-1"), token
 
 
-def _settings(issuer: SaslNode, node: str, token: Path) -> dict[str, str]:
+def _given(issuer: SaslNode) -> tuple[int, bytes]:
+    token = issuer.token(sub="node", exp=time.time() + TOKEN_S)
+    return 200, json.dumps({"access_token": token, "expires_in": TOKEN_S}).encode()
+
+
+def _login_module(endpoint: TokenIssuer) -> str:
+    return (
+        'x.OAuthBearerLoginModule required clientId="node" clientSecret="secret" '
+        f'ssl.truststore.location="{endpoint.ca_file}";'
+    )
+
+
+def _settings(issuer: SaslNode, node: str) -> dict[str, str]:
     ports = issuer.ports
     controller = f"127.0.0.1:{ports['controller']}"
     first = {"process.roles": "broker,controller", "controller.listener": controller}
@@ -63,7 +85,6 @@ def _settings(issuer: SaslNode, node: str, token: Path) -> dict[str, str]:
         "sasl.oauthbearer.jwks.endpoint.url": (issuer.directory / "jwks.json").as_uri(),
         "sasl.oauthbearer.expected.audience": "stele",
         "sasl.oauthbearer.clock.skew.seconds": "0",
-        "sasl.oauthbearer.token.endpoint.url": token.as_uri(),
         **(first if node == "1" else {"process.roles": "broker"}),
     }
 

@@ -11,6 +11,7 @@ from metadata.security_settings import LISTENER_KEYS
 from runtime.config.node import ConfigError, NodeConfig, from_settings, load
 from runtime.config.security import listener_key, security_table
 from stele.addresses import SecurityProtocol
+from stele.security.token_endpoint import ClientCredentials, TokenEndpoint
 
 MINIMAL = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093"}
 SECURE = {
@@ -275,8 +276,6 @@ def test_brokers_log_in_by_tokens_from_a_file(tmp_path: Path) -> None:
         "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
     }
     assert f"{key}: it is not set" in fault(settings)
-    said = fault({**settings, key: "https://issuer/token"})
-    assert f"{key}: to ask for tokens over https is not built" in said
     sasl = started(**settings, **{key: token.as_uri()}).security.to_brokers.sasl
     assert sasl is not None
     assert sasl.token is not None
@@ -288,6 +287,30 @@ def test_brokers_log_in_by_tokens_from_a_file(tmp_path: Path) -> None:
     token.write_text("\n")
     with pytest.raises(ValueError, match="is empty"):
         sasl.token()
+
+
+def test_brokers_log_in_by_tokens_of_an_issuer() -> None:
+    name = "sasl.oauthbearer.client.credentials.client"
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "file:/k.json",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+    }
+    assert f"set {name}.id, or clientId in sasl.jaas.config" in fault(settings)
+    http = {"sasl.oauthbearer.token.endpoint.url": "http://issuer/token"}
+    assert "it must be an https URL" in fault({**settings, **http})
+    module = 'OAuthBearerLoginModule required clientId="node" clientSecret="hidden" scope="s";'
+    expected = TokenEndpoint("https://issuer/token", ClientCredentials("node", "hidden", "s"))
+    for told in (
+        {f"{name}.id": "node", f"{name}.secret": "hidden", "sasl.oauthbearer.scope": "s"},
+        {"listener.name.out.oauthbearer.sasl.jaas.config": module},
+    ):
+        node = started(**settings, **told)
+        assert node.security.to_brokers.sasl is not None
+        assert node.security.to_brokers.sasl.token == expected
+        assert "hidden" not in repr(node)
 
 
 def test_the_delay_of_a_failed_login() -> None:

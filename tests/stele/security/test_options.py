@@ -11,6 +11,7 @@ from stele.config import ClientConfig
 from stele.errors import ConfigError
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.security.options import SecurityConfig, SecurityOptions
+from stele.security.token_endpoint import ClientCredentials, TokenEndpoint
 
 SCRAM: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -74,7 +75,26 @@ def test_a_token_as_text_or_by_a_function() -> None:
         assert found is not None
         assert found.token is not None
         assert found.token() == "abc"
-    assert "needs sasl_oauthbearer_token" in fault(**bearer)
+    assert "needs sasl_oauthbearer_token or sasl_oauthbearer_token_endpoint_url" in fault(**bearer)
+
+
+def test_a_client_asks_an_issuer_for_its_tokens() -> None:
+    bearer = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": "https://issuer/token",
+    }
+    name = "sasl_oauthbearer_client_credentials_client"
+    assert f"set {name}_id, or clientId in sasl_jaas_config" in fault(**bearer)
+    assert "set only one" in fault(**bearer, sasl_oauthbearer_token="abc")
+    jaas = 'OAuthBearerLoginModule required clientId="app" clientSecret="hidden" scope="s";'
+    keys = {f"{name}_id": "app", f"{name}_secret": "hidden", "sasl_oauthbearer_scope": "s"}
+    for told in (keys, {"sasl_jaas_config": jaas}):
+        found = security(**bearer, **told).sasl
+        assert found is not None
+        credentials = ClientCredentials("app", "hidden", "s")
+        assert found.token == TokenEndpoint("https://issuer/token", credentials)
+        assert "hidden" not in repr(ClientConfig.of("h:1", {**bearer, **told})) + repr(found)
 
 
 def test_an_unknown_protocol() -> None:
