@@ -1,8 +1,9 @@
-"""The keys of ``server.properties`` whose values are read at start and used unchanged.
+"""The keys of ``server.properties`` whose values are used as they stand.
 
 Each is declared here and nowhere else. The attribute is the key, with underscores for dots, and of
-an instance its value. Keys whose values are converted (addresses, roles), or that may change while
-the node runs, are in ``metadata.config_keys``.
+an instance its value. Keys whose values are converted (addresses, roles) are in
+``metadata.config_keys``. A key with the scope ``cluster`` may get another value while the node
+runs: ``runtime.config.in_force`` has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from metadata.setting import Setting, boolean, double, integer, long, string, st
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _threads(default: int, instead: str) -> Setting[int]:
+    return integer(
+        default, f"Accepted, but {instead}", minimum=1, scope=Scope.CLUSTER, is_inert=True
+    )
 
 
 class NodeSettings:
@@ -443,18 +450,21 @@ class NodeSettings:
         15000,
         "How long the cleaner waits when no log needs to be compacted.",
         minimum=0,
+        scope=Scope.CLUSTER,
     )
     log_cleaner_dedupe_buffer_size = long(
         134217728,
         "The most memory for the keys of one compaction, 24 bytes for each. A log with more keys "
         "takes several rounds. The memory is in use only during a compaction.",
         minimum=1048576,
+        scope=Scope.CLUSTER,
     )
     log_cleaner_io_buffer_load_factor = double(
         0.9,
         "How full log.cleaner.dedupe.buffer.size may become. A fuller one is slower.",
         minimum=0.1,
         maximum=1,
+        scope=Scope.CLUSTER,
     )
     log_cleaner_io_buffer_size = integer(
         524288,
@@ -467,6 +477,7 @@ class NodeSettings:
         sys.float_info.max,
         "The most bytes per second that compaction reads and writes.",
         minimum=1,
+        scope=Scope.CLUSTER,
     )
     log_cleaner_threads = integer(
         1,
@@ -491,6 +502,7 @@ class NodeSettings:
         86400000,
         "How long an idle idempotent producer is remembered.",
         minimum=1,
+        scope=Scope.CLUSTER,
     )
     producer_ids_max = integer(
         100000,
@@ -498,7 +510,14 @@ class NodeSettings:
         "are refused with NOT_ENOUGH_REPLICAS, until others were idle for "
         "producer.id.expiration.ms.",
         minimum=1,
+        scope=Scope.CLUSTER,
     )
+    # Kafka's threads. A broker works on one event loop, with helper processes for what takes long.
+    num_io_threads = _threads(8, "one event loop handles all requests.")
+    num_network_threads = _threads(3, "one event loop serves all connections.")
+    num_replica_fetchers = _threads(1, "a broker has one connection to each leader.")
+    num_recovery_threads_per_data_dir = _threads(2, "a broker recovers one log after the other.")
+    background_threads = _threads(10, "there are no pools of threads.")
 
 
 SETTINGS: Mapping[str, Setting[int] | Setting[bool] | Setting[float] | Setting[str]] = {

@@ -10,6 +10,7 @@ from broker.grpc.log_subscribe import GrpcSubscribeOutlet
 from broker.grpc.messages import unary
 from broker.grpc.paced_stream import PacedStream
 from runtime.authorization.caller import Caller, grpc_caller
+from runtime.config.in_force import in_force
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Stream
 from world.network import Peer, Service
@@ -58,9 +59,11 @@ class LogService:
     async def _create_publisher(
         self, caller: Caller, request: pb.CreatePublisherRequest
     ) -> pb.CreatePublisherResponse:
+        publisher_id = await self._gateway.create_publisher(caller)
+        context = self._gateway.context
+        config = in_force(context.config, context.image(), context.broker_id)
         return pb.CreatePublisherResponse(
-            publisher_id=await self._gateway.create_publisher(caller),
-            expiration_ms=self._gateway.context.config.producer_id_expiration_ms,
+            publisher_id=publisher_id, expiration_ms=config.producer_id_expiration_ms
         )
 
     async def _find_partitions(

@@ -83,12 +83,7 @@ class Cleaner:
         self._replicas = replicas
         self._disk = disk
         self._is_enabled = config.log_cleaner_enable
-        self._backoff_s = config.log_cleaner_backoff_ms / 1000
-        self._limits = Limits(
-            config.log_cleaner_dedupe_buffer_size,
-            config.log_cleaner_io_buffer_load_factor,
-            config.log_cleaner_io_max_bytes_per_second,
-        )
+        self.configure(config)
         self._is_paused = is_paused
         self._at_work: tuple[PartitionLog, asyncio.Future[None]] | None = None
         # Logs whose compaction failed. A log that is begun anew is another one.
@@ -96,6 +91,16 @@ class Cleaner:
         # Logs whose compaction failed for now. They wait until no other is due, and a backoff.
         self._set_back: set[PartitionLog] = set()
         self._task: asyncio.Task[None] | None = None
+
+    def configure(self, config: NodeConfig) -> None:
+        """Go by these settings from the next wait and the next compaction on. Whether there is a
+        cleaner is decided at the start."""
+        self._backoff_s = config.log_cleaner_backoff_ms / 1000
+        self._limits = Limits(
+            config.log_cleaner_dedupe_buffer_size,
+            config.log_cleaner_io_buffer_load_factor,
+            config.log_cleaner_io_max_bytes_per_second,
+        )
 
     def start(self) -> None:
         if self._is_enabled:

@@ -52,6 +52,7 @@ from metadata.effective import throttled_rate
 from metadata.features import metadata_version
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER
+from runtime.config.in_force import in_force
 from runtime.config.node import NodeConfig
 from runtime.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
@@ -288,7 +289,7 @@ class ReplicaManager(ReplicaEvents):
         earlier incarnation led is led by somebody, or in a higher epoch, since.
         """
         if not self._stopped:
-            self._set_rates(delta, image)
+            self._set_limits(delta, image)
         steps = self._applier.apply(delta)
         # After a stop, following would append past the clean end that was noted.
         while not self._stopped and next(steps, _LAST) is not _LAST:
@@ -297,11 +298,15 @@ class ReplicaManager(ReplicaEvents):
             # Heartbeats name the failed directories, and mean nothing below this level.
             self._corruption_found()
 
-    def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Of replication throttles, before any replica is told that it is throttled."""
+    def _set_limits(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Of replication throttles, before any replica is told that it is throttled, and those that
+        the cleaner and the logs have from the node."""
         own = ConfigResource.broker(self._broker_id)
         if self._is_first or any(each in (CLUSTER, own) for each in delta.changed_configs):
             self._is_first = False
+            config = in_force(self._config, image, self._broker_id)
+            self.cleaner.configure(config)
+            self._applier.configure(config)
             static = self._config.raw
             mine = (static, self._broker_id)
             self._leader_throttle.set_rate(throttled_rate(image, LEADER_THROTTLED_RATE, *mine))

@@ -382,6 +382,11 @@ class MetadataApplier:
                 directory.delete(*key)
                 self._directories[directory].discard(*key)
 
+    def configure(self, config: NodeConfig) -> None:
+        """Go by these settings of the node. The next delta brings them to the logs: it has changed
+        them, or it is the first."""
+        self._config = config
+
     def _log_config(self, config: TopicConfig) -> LogConfig:
         return log_config(config, self._config)
 

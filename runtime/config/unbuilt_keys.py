@@ -104,7 +104,6 @@ _WITHOUT_EFFECT = (
     ("remote.", "there is no tiered storage"),
     ("log.local.retention.", "there is no tiered storage"),
     ("num.", "there are no pools of threads"),
-    ("background.threads", "there are no pools of threads"),
     ("zookeeper.", "there is no ZooKeeper"),
     ("delete.topic.enable", "topics can always be deleted"),
 )

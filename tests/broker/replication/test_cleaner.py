@@ -12,6 +12,7 @@ import pytest
 from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
 from stele.wire.batch import Record, batches, decode
+from stele.wire.v1 import metadata_pb2 as pb
 from tests.support import replication
 from tests.support.batches import make_batch
 from tests.support.compaction import keyed_batch, last_values
@@ -286,3 +287,34 @@ async def test_a_log_that_failed_for_now_is_compacted_later(
     node.disk.faults.quota_bytes = None
     await until(lambda: is_compacted(node, 30))
     assert node.manager.cleaner.uncleanable_in(node.directory) == 0
+
+
+@replication.with_topic.having(
+    settings={"log_cleaner_backoff_ms": 1000},
+    **{name.replace(".", "_"): value for name, value in CONFIGS.items()},
+)
+async def test_settings_of_the_cleaner_and_of_producers_change_at_run_time(
+    cluster: ReplicaCluster,
+) -> None:
+    assert cluster[1].replica().log.config.producer_id_expiration_ms == 86_400_000
+    cluster.commit(
+        *(
+            pb.MetadataRecord(
+                config=pb.ConfigRecord(
+                    resource_type=pb.ConfigResourceType.BROKER,
+                    resource_name=resource,
+                    name=name,
+                    value=value,
+                )
+            )
+            for resource, name, value in (
+                ("", "producer.id.expiration.ms", "7000"),
+                ("1", "log.cleaner.backoff.ms", "3600000"),
+            )
+        )
+    )
+    await until(lambda: cluster[1].replica().log.config.producer_id_expiration_ms == 7000)
+    await asyncio.sleep(2.0)  # the wait that was under way is over
+    await fill(cluster[1], range(200))
+    await until(lambda: is_compacted(cluster[2], 40))
+    assert not is_compacted(cluster[1], 40), "its cleaner waits for an hour"
