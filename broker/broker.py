@@ -10,6 +10,7 @@ from typing import Protocol
 from broker.api import KafkaApis
 from broker.api.logins import logins_of
 from broker.api.server import KafkaServer, bind_error, endpoints
+from broker.connections.open_connections import OpenConnections
 from broker.coordinator.groups import GroupCoordinators
 from broker.coordinator.markers import MarkerSender
 from broker.coordinator.node_requests import NodeConnections
@@ -184,6 +185,11 @@ class Broker:
     def fetch_sessions(self) -> FetchSessions:
         """To be looked at only."""
         return self._context.sessions
+
+    @property
+    def connections(self) -> OpenConnections:
+        """To be looked at only."""
+        return self._kafka.connections
 
     @property
     def replicas(self) -> ReplicaManager:

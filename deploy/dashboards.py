@@ -232,6 +232,18 @@ _BROKER = Dashboard(
             "Of the Kafka protocol.",
         ),
         Panel(
+            "New connections",
+            "ops",
+            [
+                Query(
+                    f"sum by (listener) (rate(stele_listener_connections_admitted_total[{_RATE}]))",
+                    "{{listener}}",
+                ),
+                Query(f"sum(rate(stele_connections_refused_total[{_RATE}]))", "refused"),
+            ],
+            "By listener. Refused: for max.connections and its kin, or for a quota of an address.",
+        ),
+        Panel(
             "Requests that wait",
             "short",
             [

@@ -61,6 +61,11 @@ class ConnectionLimits:
         """The connections that are counted now, by the listener's name."""
         return self._by_listener
 
+    @property
+    def by_address(self) -> Mapping[str, int]:
+        """The connections that are counted now, by the peer's address."""
+        return self._by_address
+
     def admit(self, listener: str, address: str) -> Refusal | None:
         """Count a new connection, to be given to ``release`` later; or why it is refused."""
         settings, of_listener = self._settings, self._by_listener[listener]

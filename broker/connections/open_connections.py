@@ -6,7 +6,8 @@ import asyncio
 import heapq
 import logging
 import math
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.connections.admission import AddressRates, ConnectionAdmission, Held
@@ -19,6 +20,7 @@ from runtime.authorization.caller import NODE_ITSELF
 from runtime.config.node import NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry
+from runtime.quota.kept import SAMPLES_MAX
 from security.authorizer.decision import canonical_host
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,8 @@ class OpenConnections:
         self._turn: asyncio.TimerHandle | None = None  # of the next held one
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closing_excess: asyncio.Handle | None = None
+        # Those that were refused last come last. Nobody bounds the number of addresses.
+        self._refused_addresses: OrderedDict[str, int] = OrderedDict()
         self._refusals = _SparseLog()
         self._displaced = _SparseLog()
         self._declare(registry)
@@ -99,6 +103,24 @@ class OpenConnections:
             "listener",
             self._by_listener,
         )
+
+        registry.samples(
+            "stele_connections_refused_by_address",
+            "Connections of an address closed for max.connections and its kin, of the addresses "
+            "that were refused last.",
+            ("ip",),
+            lambda: (((ip,), float(count)) for ip, count in self._refused_addresses.items()),
+        )
+
+    @property
+    def by_address(self) -> Mapping[str, int]:
+        """How many connections of each address are open and counted."""
+        return self._admission.limits.by_address
+
+    @property
+    def refused_addresses(self) -> Mapping[str, int]:
+        """How many connections were refused of the addresses of which the last ones were."""
+        return self._refused_addresses
 
     def _by_listener(self) -> dict[str, float]:
         counted = self._admission.limits.by_listener
@@ -170,6 +192,7 @@ class OpenConnections:
     def _refuse(self, connection: KafkaServerProtocol, refusal: Refusal) -> None:
         self._refused.value += 1
         self._closed(refusal.reason.value).value += 1
+        self._note_refused(canonical_host(connection.address))
         if (more := self._refusals.due()) is not None:
             logger.warning(
                 "refusing %s on %s: %s%s",
@@ -184,6 +207,13 @@ class OpenConnections:
             self._delayed[connection] = loop.call_later(refusal.after_s, connection.close)
         else:
             connection.close()
+
+    def _note_refused(self, address: str) -> None:
+        refused = self._refused_addresses
+        refused[address] = refused.get(address, 0) + 1
+        refused.move_to_end(address)
+        if len(refused) > SAMPLES_MAX:
+            refused.popitem(last=False)
 
     # -------------------------------------------------------------------- above a rate
 

@@ -174,6 +174,7 @@ async def test_an_address_above_its_quota_is_held_and_closed_and_others_are_not(
     assert values[ADMITTED] - 1 <= BURST + loop.time() - began_s
     assert values[ADMITTED] + refused == 61
     assert refused == values["stele_connections_refused_total"]
+    assert values['stele_connections_refused_by_address{ip="127.0.0.2"}'] == refused
     clients.leave()
     await server.close()
 
