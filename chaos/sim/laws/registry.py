@@ -20,6 +20,7 @@ from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
 from chaos.sim.laws.coordinator_deadlines import DeadlinesPass
 from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.counted_commits import CommitsAreCounted
+from chaos.sim.laws.crowds import CrowdsStayWithinTheirLimits
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
 from chaos.sim.laws.durable_segments import DurableIsDurable
@@ -111,6 +112,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     MetadataHistory,
     AccessFollowsTheRules,
     QuotasAreKept,
+    CrowdsStayWithinTheirLimits,
     # Partitions.
     OneLeaderPerPartitionEpoch,
     HighWatermarksOnlyRise,

@@ -10,6 +10,7 @@ from chaos.sim.work.administration import Administrators
 from chaos.sim.work.any_replica import AnyReplicaReaders
 from chaos.sim.work.compacted import CompactedWork
 from chaos.sim.work.consumers import Consumers
+from chaos.sim.work.crowds import Crowds
 from chaos.sim.work.directory_moves import DirectoryMoves
 from chaos.sim.work.groups import GroupWork
 from chaos.sim.work.habits import Impatients, Rudes, Streamers
@@ -44,6 +45,7 @@ WORKS: Final[tuple[type[Work], ...]] = (
     DirectoryMoves,
     AccessWork,
     Tenants,
+    Crowds,
 )
 
 

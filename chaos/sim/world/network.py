@@ -48,6 +48,7 @@ class SimNetwork:
         self.process = process
         self.security = PLAINTEXT
         self.principal = ANONYMOUS
+        self.address: str | None = None
         self._simulation = simulation
 
     # --------------------------------------------------------------------------------- client
@@ -86,6 +87,13 @@ class SimNetwork:
         identified = copy.copy(self)
         identified.principal = principal
         return identified
+
+    def addressed(self, address: str) -> SimNetwork:
+        """The same process's network, whose connections come from this address and not from the
+        machine's name."""
+        addressed = copy.copy(self)
+        addressed.address = address
+        return addressed
 
     # --------------------------------------------------------------------------------- server
 
@@ -198,6 +206,7 @@ class _Connecting:
         self._fabric = network.fabric
         self._process = network.process
         self._principal = network.principal
+        self._address = network.address
         self._target = target
         self._port = port
         self._factory = factory
@@ -232,6 +241,7 @@ class _Connecting:
             listener.process,
             self._port,
             self._principal,
+            self._address,
         )
         # The handshake is the first message on the way back: what the server writes comes after it.
         far.send_handshake(lambda: self._process.loop.call_soon(self._made, near))

@@ -36,12 +36,14 @@ class SimTransport(asyncio.Transport):
         peer: Process,
         peer_port: int,
         principal: str | None = None,
+        peer_address: str | None = None,
     ) -> None:
-        """``principal``: what the peer has proven."""
+        """``principal``: what the peer has proven. ``peer_address``: in place of its machine's
+        name."""
         super().__init__(
             {
                 "principal": principal,
-                "peername": (peer.machine.name, peer_port),
+                "peername": (peer_address or peer.machine.name, peer_port),
                 "sockname": (process.machine.name, port),
             }
         )
@@ -304,9 +306,11 @@ def pair(
     server: Process,
     server_port: int,
     principal: str | None = None,
+    address: str | None = None,
 ) -> tuple[SimTransport, SimTransport]:
-    """Both ends of a new connection, the client's first. ``principal``: the client's."""
+    """Both ends of a new connection, the client's first. ``principal`` and ``address`` are the
+    client's."""
     near = SimTransport(fabric, client, client_port, server, server_port)
-    far = SimTransport(fabric, server, server_port, client, client_port, principal)
+    far = SimTransport(fabric, server, server_port, client, client_port, principal, address)
     near.peer_transport, far.peer_transport = far, near
     return near, far

@@ -69,4 +69,18 @@ QUOTAS = [
         "connection.mute(request.throttle_ms / 1000)",
         "pass",
     ),
+    bug(
+        "connections: do not count those of an address",
+        "broker/connections/limits.py",
+        "ConnectionLimits.admit",
+        "self._by_address[address] += 1",
+        "self._by_address[address] = 1",
+    ),
+    bug(
+        "connections: take no token for a connection of an address with a quota",
+        "runtime/quota/addresses.py",
+        "AddressQuotas.admit",
+        "sensor.bucket.take(1, now_s)",
+        "pass",
+    ),
 ]
