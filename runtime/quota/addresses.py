@@ -68,10 +68,14 @@ class AddressQuotas:
         """Go by these from now on. What was used stays used."""
         self._quotas = quotas
 
+    def find(self, address: str) -> AddressQuota | None:
+        """The quota that counts for an address now; None: it has none."""
+        return find_quota(self._quotas, address)
+
     def admit(self, address: str, now_s: float) -> float:
         """Count a new connection of an address, and return 0; or the time that it is too early, a
         second at most. Then it is not counted."""
-        quota = find_quota(self._quotas, address)
+        quota = self.find(address)
         if quota is None:
             return 0.0
         sensor = self._sensors.get(address, now_s)
