@@ -34,7 +34,7 @@ def create_partitions(
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST, f"the request names topic {wish.name} twice"
                 )
-            _grow(decision, wish)
+            answer.partitions = _grow(decision, wish)
         except ApiError as error:
             answer.error, answer.message = error.code, error.message
         answers.append(answer)
@@ -42,7 +42,8 @@ def create_partitions(
     return decision.nothing(response) if request.validate_only else decision.result(response)
 
 
-def _grow(decision: Decision, wish: Wish) -> None:
+def _grow(decision: Decision, wish: Wish) -> int:
+    """The number of partitions that are added."""
     check_stays(wish.name, "get more partitions")
     topic = decision.image.topic(wish.name)
     if topic is None:
@@ -67,6 +68,7 @@ def _grow(decision: Decision, wish: Wish) -> None:
             )
         records.append(record)
     decision.extend_asked(records)
+    return added
 
 
 def _replicas(decision: Decision, topic: Topic, wish: Wish) -> list[tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -22,7 +23,7 @@ from controller.active import DecisionMaker
 from controller.administration import DECISIONS
 from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
-from controller.machine import Context, ControllerResult
+from controller.machine import Context, ControllerResult, check_size
 from controller.metrics import ControllerMetrics
 from controller.mutation_quotas import MutationLimit
 from controller.request_ids import begin, once
@@ -34,6 +35,7 @@ from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
 from runtime.administration.changes import CHANGES, Change
+from runtime.administration.parts import in_parts, parts_in_turns
 from runtime.administration.refused import take_refused
 from runtime.authorization.authorizer import (
     CLUSTER,
@@ -349,7 +351,7 @@ class ControllerService:
     def _change(self, change: Change) -> Callable[[Any, Peer], Awaitable[Any]]:
         decide = DECISIONS[change]
 
-        async def handle(request: Any, peer: Peer) -> Any:
+        async def one(request: Any, peer: Peer) -> Any:
             repeats, may_exceed = is_copy(request), may_exceed_quota(request)
             caller = self._port.caller(request, peer)
 
@@ -387,6 +389,19 @@ class ControllerService:
                     raise
                 # Refused without an outcome in the log: an earlier copy may still be accepted.
                 raise OutcomeUnknownError.because(error.message, request.request_id) from error
+            return answer
+
+        async def handle(request: Any, peer: Peer) -> Any:
+            """Brokers divide a change of many items. Other callers may send all of it."""
+            if (items := change.items) is not None:
+                check_size(sum(len(getattr(request, name)) for name in items.lists), items.what)
+            parts = await parts_in_turns(request)
+            if len(parts) == 1:
+                answer = await one(request, peer)
+            else:
+                answer = await in_parts(
+                    request, parts, lambda part: one(part, peer), lambda: math.inf
+                )
             if change.waits_for_brokers and answer.error == ErrorCode.NONE:
                 await self._wait_for_brokers(change, answer)
             return answer

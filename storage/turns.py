@@ -50,6 +50,18 @@ class Slices:
         self._steps = steps
         self._left = steps
 
+    async def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """The result of ``work`` for each item. Each is a step, and so is the list itself."""
+        done = []
+        await self.step()
+        for item in items:
+            done.append(work(item))
+            self._left -= 1
+            if self._left <= 0:
+                self._left = self._steps
+                await asyncio.sleep(0)
+        return done
+
     async def step(self, count: int = 1) -> bool:
         """``count`` steps were done, or come next. Returns whether other tasks have run."""
         self._left -= count

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, cast
 
@@ -316,6 +316,7 @@ class KafkaApis:
             withdraw = served.handle(self._context, request_context, message, request.answer)
         except Exception as error:
             failure = self._failed(served, request_context, message, error)
+            assert isinstance(failure, Struct)  # only coroutines refuse in turns
             if not request.is_answered:
                 request.answer(failure)
             return
@@ -334,18 +335,18 @@ class KafkaApis:
         try:
             response = await served.handle_async(self._context, request_context, message)
         except Exception as error:
-            response = self._failed(served, request_context, message, error)
+            failure = self._failed(served, request_context, message, error)
+            response = await failure if isinstance(failure, Awaitable) else failure
+            if isinstance(error, ApiError) and served.explains and request_context.is_ours:
+                cast(Any, response).error_message = error.message or None
         request.answer(response)
 
     def _failed(
         self, served: Served, request_context: RequestContext, message: Struct, error: Exception
-    ) -> Struct:
+    ) -> Struct | Awaitable[Struct]:
         """The answer to a request whose handler raised: the client's connection lives."""
         if isinstance(error, ApiError):
-            refused: Any = served.refuse(request_context, message, error.code)
-            if served.explains and request_context.is_ours:
-                refused.error_message = error.message or None
-            return cast(Struct, refused)
+            return served.refuse(request_context, message, error.code)
         name = served.api.key.name
         logger.error(
             "%s v%d from %s (client %r) failed",

@@ -110,16 +110,20 @@ async def _results(
     return results
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: AddPartitionsToTxnRequest, error: ErrorCode
 ) -> AddPartitionsToTxnResponse:
     if request_context.version >= _OF_BROKERS_FROM:
         return AddPartitionsToTxnResponse(error_code=error)
+    slices = Slices(SLICE_STEPS)
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             AddPartitionsToTxnTopicResult(
                 topic.name,
-                [AddPartitionsToTxnPartitionResult(number, error) for number in topic.partitions],
+                await slices.map(
+                    lambda number: AddPartitionsToTxnPartitionResult(number, error),
+                    topic.partitions,
+                ),
             )
             for topic in request.v3_and_below_topics
         ]

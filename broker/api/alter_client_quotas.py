@@ -8,8 +8,9 @@ whole number.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import accepted_change, check_named, error_code
+from broker.service.changes import accepted_change, check_named
 from broker.service.context import BrokerContext
+from runtime.administration.parts import error_code
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_client_quotas as messages
@@ -42,17 +43,16 @@ async def handle(
             context, request_context.caller, wishes, timeout_s=_TIMEOUT_S
         )
     except ApiError as error:
-        return _refused(request, error)
+        return await _refused(request, error)
     return AlterClientQuotasResponse(
-        entries=[
-            AlteredQuota(
-                error_code(told.error),
-                explain(told.error, told.message) if told.error else None,
-                _same(entry),
-            )
-            for entry, told in zip(request.entries, answer.entries, strict=True)
-        ]
+        entries=await in_slices(_told, zip(request.entries, answer.entries, strict=True))
     )
+
+
+def _told(each: tuple[EntryData, pb.AlterClientQuotasResponse.Entry]) -> AlteredQuota:
+    entry, told = each
+    message = explain(told.error, told.message) if told.error else None
+    return AlteredQuota(error_code(told.error), message, _same(entry))
 
 
 def _wish(entry: EntryData) -> pb.AlterClientQuotasRequest.Entry:
@@ -73,17 +73,18 @@ def _same(entry: EntryData) -> list[EntityData]:
     return [EntityData(part.entity_type, part.entity_name) for part in entry.entity]
 
 
-def _refused(request: AlterClientQuotasRequest, why: ApiError) -> AlterClientQuotasResponse:
+async def _refused(request: AlterClientQuotasRequest, why: ApiError) -> AlterClientQuotasResponse:
     message = explain(why.code, why.message)
-    return AlterClientQuotasResponse(
-        entries=[AlteredQuota(why.code, message, _same(each)) for each in request.entries]
+    refused = await in_slices(
+        lambda each: AlteredQuota(why.code, message, _same(each)), request.entries
     )
+    return AlterClientQuotasResponse(entries=refused)
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: AlterClientQuotasRequest, error: ErrorCode
 ) -> AlterClientQuotasResponse:
-    return _refused(request, ApiError(error))
+    return await _refused(request, ApiError(error))
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -65,12 +65,16 @@ class _Results:
         return AlterReplicaLogDirsResponse(results=list(self._topics.values()))
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: AlterReplicaLogDirsRequest, error: ErrorCode
 ) -> AlterReplicaLogDirsResponse:
-    results = _Results()
-    for partition in dict(_named(request)):
-        results.add(partition, error)
+    slices, results = Slices(SLICE_STEPS), _Results()
+    named: set[TopicPartition] = set()
+    for partition, _ in _named(request):
+        if partition not in named:
+            named.add(partition)
+            results.add(partition, error)
+        await slices.step()
     return results.response()
 
 

@@ -97,12 +97,12 @@ def _refused(group_id: str, error: ApiError) -> DescribedGroup:
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: ConsumerGroupDescribeRequest, error: ErrorCode
 ) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(
-        groups=[_refused(each, ApiError(error)) for each in request.group_ids]
-    )
+    why = ApiError(error)
+    refused = await in_slices(lambda each: _refused(each, why), request.group_ids)
+    return ConsumerGroupDescribeResponse(groups=refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -7,17 +7,20 @@ are refused. Kafka keeps such rules, which match nothing.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import accepted_change, error_code
+from broker.service.changes import accepted_change, check_named
 from broker.service.context import BrokerContext
+from runtime.administration.parts import error_code
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_acls as messages
 from stele.wire.kafka.messages.create_acls import (
+    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
 
 _TIMEOUT_S = 10.0
 """The request carries no time-out of its own."""
@@ -26,44 +29,43 @@ _TIMEOUT_S = 10.0
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    wanted = pb.CreateAclsRequest(
-        acls=[
-            pb.Acl(
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
-                pattern_type=each.resource_pattern_type,
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation,
-                permission=each.permission_type,
-            )
-            for each in request.creations
-        ]
-    )
     caller = request_context.caller
     try:
+        check_named(len(request.creations), "ACLs")
+        wanted = pb.CreateAclsRequest(acls=await in_slices(_wish, request.creations))
         answer = await accepted_change(context, caller, wanted, timeout_s=_TIMEOUT_S)
     except ApiError as why:
-        return _refused(request, why)
-    return CreateAclsResponse(
-        results=[
-            AclCreationResult(error_code(each.error), each.message or None)
-            for each in answer.results
-        ]
+        return await _refused(request, why)
+    return CreateAclsResponse(results=await in_slices(_result, answer.results))
+
+
+def _wish(creation: AclCreation) -> pb.Acl:
+    return pb.Acl(
+        resource_type=creation.resource_type,
+        resource_name=creation.resource_name,
+        pattern_type=creation.resource_pattern_type,
+        principal=creation.principal,
+        host=creation.host,
+        operation=creation.operation,
+        permission=creation.permission_type,
     )
 
 
-def _refused(request: CreateAclsRequest, why: ApiError) -> CreateAclsResponse:
+def _result(told: pb.CreateAclsResponse.Result) -> AclCreationResult:
+    return AclCreationResult(error_code(told.error), told.message or None)
+
+
+async def _refused(request: CreateAclsRequest, why: ApiError) -> CreateAclsResponse:
     message = explain(why.code, why.message)
     return CreateAclsResponse(
-        results=[AclCreationResult(why.code, message) for _ in request.creations]
+        results=await in_slices(lambda _: AclCreationResult(why.code, message), request.creations)
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: CreateAclsRequest, error: ErrorCode
 ) -> CreateAclsResponse:
-    return _refused(request, ApiError(error))
+    return await _refused(request, ApiError(error))
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

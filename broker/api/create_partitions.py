@@ -11,10 +11,10 @@ from broker.api.handler import RequestContext, Served
 from broker.service.changes import (
     accepted_change,
     check_named,
-    error_code,
     patience_s,
 )
 from broker.service.context import BrokerContext
+from runtime.administration.parts import error_code
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_partitions as messages
 from stele.wire.kafka.messages.create_partitions import (
@@ -38,11 +38,8 @@ async def handle(
     timeout_s = patience_s(request.timeout_ms)
     # A topic that is named twice is refused, and answered once.
     named = Counter(topic.name for topic in request.topics)
-    results = {
-        name: _result(name, ErrorCode.INVALID_REQUEST, f"topic {name} is named {times} times")
-        for name, times in named.items()
-        if times > 1
-    }
+    twice = [(name, times) for name, times in named.items() if times > 1]
+    results = {each.name: each for each in await in_slices(_named_twice, twice)}
     wanted = [topic for topic in request.topics if named[topic.name] == 1]
     wishes = pb.CreatePartitionsRequest(
         topics=await in_slices(_wish, wanted), validate_only=request.validate_only
@@ -58,12 +55,12 @@ async def handle(
                 timeout_s=timeout_s,
             )
         except ApiError as error:
-            results |= {t.name: _result(t.name, error.code, error.message) for t in wanted}
+            why = error.code, error.message
+            told = await in_slices(lambda topic: _result(topic.name, *why), wanted)
         else:
             throttle_time_ms = answer.throttle_time_ms
-            results |= {
-                t.name: _result(t.name, error_code(t.error), t.message) for t in answer.topics
-            }
+            told = await in_slices(_told, answer.topics)
+        results |= {each.name: each for each in told}
     return CreatePartitionsResponse(throttle_time_ms, [results[name] for name in named])
 
 
@@ -76,15 +73,26 @@ def _wish(topic: CreatePartitionsTopic) -> pb.CreatePartitionsRequest.Topic:
     return wish
 
 
+def _named_twice(named: tuple[str, int]) -> CreatePartitionsTopicResult:
+    name, times = named
+    message = f"topic {name} is named {times} times"
+    return _result(name, ErrorCode.INVALID_REQUEST, message)
+
+
+def _told(topic: pb.CreatePartitionsResponse.Topic) -> CreatePartitionsTopicResult:
+    return _result(topic.name, error_code(topic.error), topic.message)
+
+
 def _result(name: str, error: ErrorCode, message: str) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name, error, message or None)
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: CreatePartitionsRequest, error: ErrorCode
 ) -> CreatePartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreatePartitionsResponse(results=[_result(name, error, "") for name in names])
+    refused = await in_slices(lambda name: _result(name, error, ""), names)
+    return CreatePartitionsResponse(results=refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

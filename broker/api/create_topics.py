@@ -14,6 +14,7 @@ from broker.api.handler import RequestContext, Served
 from broker.service import changes
 from broker.service.config_view import NewTopicConfigs
 from broker.service.context import BrokerContext
+from runtime.administration.parts import error_code
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_topics as messages
 from stele.wire.kafka.messages.create_topics import (
@@ -24,7 +25,7 @@ from stele.wire.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from stele.wire.v1 import admin_pb2 as pb
-from storage.turns import SLICE_STEPS, Slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 _STRICT_FROM = 6
 """From this version on topics above a quota are refused with THROTTLING_QUOTA_EXCEEDED. Clients of
@@ -126,7 +127,7 @@ class _Configs:
 def _result(
     topic: pb.CreateTopicsResponse.Topic, wish: pb.NewTopic, configs: _Configs
 ) -> CreatableTopicResult:
-    error = changes.error_code(topic.error)
+    error = error_code(topic.error)
     if error is not ErrorCode.NONE:
         return _failed(topic.name, error, topic.message)
     topic_id = topic.topic_id.ljust(16, b"\x00")  # with validate_only there is none
@@ -152,11 +153,12 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: CreateTopicsRequest, error: ErrorCode
 ) -> CreateTopicsResponse:
     names = dict.fromkeys([topic.name for topic in request.topics])
-    return CreateTopicsResponse(topics=[_failed(name, error, "") for name in names])
+    failed = await in_slices(lambda name: _failed(name, error, ""), names)
+    return CreateTopicsResponse(topics=failed)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -16,6 +16,7 @@ from stele.wire.kafka.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from storage.turns import in_slices
 
 
 async def handle(
@@ -23,20 +24,18 @@ async def handle(
 ) -> DeleteGroupsResponse:
     check_named(len(request.groups_names), "groups")
     errors = await groups.delete(context, request_context.caller, request.groups_names)
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id, error.code)
-            for group_id, error in zip(request.groups_names, errors, strict=True)
-        ]
+    results = await in_slices(
+        lambda each: DeletableGroupResult(each[0], each[1].code),
+        zip(request.groups_names, errors, strict=True),
     )
+    return DeleteGroupsResponse(results=results)
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: DeleteGroupsRequest, error: ErrorCode
 ) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(each, error) for each in request.groups_names]
-    )
+    refused = await in_slices(lambda each: DeletableGroupResult(each, error), request.groups_names)
+    return DeleteGroupsResponse(results=refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

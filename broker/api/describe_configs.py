@@ -107,12 +107,11 @@ def _failed(
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: DescribeConfigsRequest, error: ErrorCode
 ) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_failed(resource, error, "") for resource in request.resources]
-    )
+    failed = await in_slices(lambda each: _failed(each, error, ""), request.resources)
+    return DescribeConfigsResponse(results=failed)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -74,10 +74,11 @@ def _refused(group_id: str, error: ErrorCode, message: str = "") -> DescribedGro
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: DescribeGroupsRequest, error: ErrorCode
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_refused(each, error) for each in request.groups])
+    refused = await in_slices(lambda each: _refused(each, error), request.groups)
+    return DescribeGroupsResponse(groups=refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

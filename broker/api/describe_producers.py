@@ -32,7 +32,7 @@ async def handle(
     context: BrokerContext, request_context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     if request.producer_id >= 0:
-        return _one_producer(context, request_context, request)
+        return await _one_producer(context, request_context, request)
     topics = producers.topics(context, request_context.caller)
     slices = Slices(SLICE_STEPS)
     told = []
@@ -61,23 +61,23 @@ def _partition(
     return PartitionResponse(number, active_producers=[_state(each) for each in known])
 
 
-def _one_producer(
+async def _one_producer(
     context: BrokerContext, request_context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     if [len(topic.partition_indexes) for topic in request.topics] != [1]:
-        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
+        return await refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     topic = request.topics[0]
     number = topic.partition_indexes[0]
     topics = producers.writable_topics(context, request_context.caller)
     found = topics.partition(topic.name, topic.topic_id, number)
     if isinstance(found, ErrorCode):
-        return refuse(request_context, request, found)
+        return await refuse(request_context, request, found)
     try:
         known = producers.producer_of(
             context, found, request.producer_id, request.current_leader_epoch
         )
     except ApiError as error:
-        return refuse(request_context, request, error.code)
+        return await refuse(request_context, request, error.code)
     described = PartitionResponse(number, high_watermark=known.high_watermark)
     if known.entry is not None:
         state = _state(known.entry)
@@ -100,13 +100,17 @@ def _state(entry: ProducerEntry) -> ProducerState:
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: DescribeProducersRequest, error: ErrorCode
 ) -> DescribeProducersResponse:
+    slices = Slices(SLICE_STEPS)
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                topic.name, [PartitionResponse(number, error) for number in topic.partition_indexes]
+                topic.name,
+                await slices.map(
+                    lambda number: PartitionResponse(number, error), topic.partition_indexes
+                ),
             )
             for topic in request.topics
         ]

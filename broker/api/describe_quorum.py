@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import ask, error_code
+from broker.service.changes import ask
 from broker.service.context import BrokerContext
+from runtime.administration.parts import error_code
 from runtime.authorization.authorizer import Operation
 from runtime.config.addresses import parse_endpoint
 from stele.errors import ApiError, ErrorCode

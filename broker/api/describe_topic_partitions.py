@@ -25,7 +25,7 @@ from stele.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from storage.turns import SLICE_STEPS, Slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 
 async def handle(
@@ -33,7 +33,7 @@ async def handle(
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor or Cursor("", 0)
     if cursor.partition_index < 0:
-        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
+        return await refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     limit = context.config.max_request_partition_size_limit
     page = await page_of_partitions(
         context,
@@ -86,11 +86,12 @@ def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: DescribeTopicPartitionsRequest, error: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return DescribeTopicPartitionsResponse(topics=[_failed(name, error) for name in names])
+    failed = await in_slices(lambda name: _failed(name, error), names)
+    return DescribeTopicPartitionsResponse(topics=failed)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

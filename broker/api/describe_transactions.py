@@ -49,12 +49,11 @@ def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:
     return TransactionState(error_code=error, transactional_id=transactional_id)
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: DescribeTransactionsRequest, error: ErrorCode
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_refused(each, error) for each in request.transactional_ids]
-    )
+    refused = await in_slices(lambda each: _refused(each, error), request.transactional_ids)
+    return DescribeTransactionsResponse(transaction_states=refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

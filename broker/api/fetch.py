@@ -124,6 +124,9 @@ class KafkaFetch(SessionFetch):
         topics, count = self.topics, 0
         for topic in self._request.topics:
             key = topics.key(topic.topic, topic.topic_id)
+            count += 1
+            if not count % SLICE_STEPS:
+                yield
             for partition in topic.partitions:
                 # Of a partition that is named more than once the last counts, as in Kafka.
                 entry = _entry(key, partition)
@@ -133,9 +136,13 @@ class KafkaFetch(SessionFetch):
                     yield
         for gone in self._request.forgotten_topics_data:
             key = topics.key(gone.topic, gone.topic_id)
+            count += 1
+            if not count % SLICE_STEPS:
+                yield
             for number in gone.partitions:
                 forgotten.append(PartitionId(key, number))
-                if not len(forgotten) % SLICE_STEPS:
+                count += 1
+                if not count % SLICE_STEPS:
                     yield
 
     def encode(self, session_id: int, results: list[FetchResult]) -> Generator[None, None, None]:

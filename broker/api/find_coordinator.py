@@ -17,7 +17,7 @@ from stele.wire.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from storage.turns import SLICE_STEPS, Slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 _GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
 _SEVERAL_FROM = 4
@@ -89,11 +89,12 @@ def _response(request_context: RequestContext, found: list[Coordinator]) -> Find
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if request_context.version >= _SEVERAL_FROM else [request.key]
-    return _response(request_context, [_refused(key, error, error.name) for key in keys])
+    refused = await in_slices(lambda key: _refused(key, error, error.name), keys)
+    return _response(request_context, refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

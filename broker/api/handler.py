@@ -55,13 +55,16 @@ Prepare = Callable[[BrokerContext, RequestContext, Any], Generator[None, None, A
 Refuse = Callable[[RequestContext, Any, ErrorCode], Struct]
 """The whole request's response when its handler failed."""
 
+RefuseInTurns = Callable[[RequestContext, Any, ErrorCode], Awaitable[Struct]]
+"""The same for a response that names each element of the request: it is made in slices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
     """An API as this broker serves it; exactly one of the two handlers is given."""
 
     api: Api[Any, Any]
-    refuse: Refuse
+    refuse: Refuse | RefuseInTurns
     handle: Handler | None = None
     handle_async: AsyncHandler | None = None
     prepare: Prepare | None = None

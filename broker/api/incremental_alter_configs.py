@@ -36,14 +36,13 @@ async def handle(
         await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
     )
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                each.error, each.message, each.resource_type, each.resource_name
-            )
-            for each in outcomes
-        ]
+    responses = await in_slices(
+        lambda each: AlterConfigsResourceResponse(
+            each.error, each.message, each.resource_type, each.resource_name
+        ),
+        outcomes,
     )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _refusal(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
@@ -75,15 +74,16 @@ def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: IncrementalAlterConfigsRequest, error: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
-            for each in request.resources
-        ]
+    refused = await in_slices(
+        lambda each: AlterConfigsResourceResponse(
+            error, None, each.resource_type, each.resource_name
+        ),
+        request.resources,
     )
+    return IncrementalAlterConfigsResponse(responses=refused)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -13,9 +13,11 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.messages import join_group as messages
 from stele.wire.kafka.messages.join_group import (
     JoinGroupRequest,
+    JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from storage.turns import in_slices
 
 _REBALANCE_TIMEOUT_FROM = 1
 _KNOWN_MEMBER_ID_FROM = 4
@@ -37,9 +39,7 @@ async def handle(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
-        protocols=tuple(
-            MemberProtocol(each.name, bytes(each.metadata)) for each in request.protocols
-        ),
+        protocols=tuple(await in_slices(_protocol, request.protocols)),
         client_id=caller.client_id or "",
         client_host=f"/{caller.address}",  # as Java writes an address without a name
         reason=request.reason or "",
@@ -48,6 +48,10 @@ async def handle(
     )
     answer = await groups.as_member(context, caller, join)
     return _response(request_context, answer)
+
+
+def _protocol(protocol: JoinGroupRequestProtocol) -> MemberProtocol:
+    return MemberProtocol(protocol.name, bytes(protocol.metadata))
 
 
 def _response(request_context: RequestContext, answer: JoinAnswer) -> JoinGroupResponse:

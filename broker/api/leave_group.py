@@ -14,8 +14,10 @@ from stele.wire.kafka.messages import leave_group as messages
 from stele.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
+    MemberIdentity,
     MemberResponse,
 )
+from storage.turns import in_slices
 
 _SEVERAL_FROM = 3
 
@@ -26,10 +28,7 @@ async def handle(
     if request_context.version < _SEVERAL_FROM:
         members: tuple[LeavingMember, ...] = (LeavingMember(request.member_id, None),)
     else:
-        members = tuple(
-            LeavingMember(each.member_id, each.group_instance_id, each.reason or "")
-            for each in request.members
-        )
+        members = tuple(await in_slices(_leaving, request.members))
     leave = LeaveRequest(request.group_id, members)
     answer = await groups.as_member(context, request_context.caller, leave)
     if request_context.version < _SEVERAL_FROM:
@@ -37,11 +36,19 @@ async def handle(
         return LeaveGroupResponse(error_code=error)
     return LeaveGroupResponse(
         error_code=answer.error,
-        members=[
-            MemberResponse(member.member_id, member.group_instance_id, error)
-            for member, error in zip(members, answer.members, strict=answer.error is ErrorCode.NONE)
-        ],
+        members=await in_slices(
+            _told, zip(members, answer.members, strict=answer.error is ErrorCode.NONE)
+        ),
     )
+
+
+def _leaving(member: MemberIdentity) -> LeavingMember:
+    return LeavingMember(member.member_id, member.group_instance_id, member.reason or "")
+
+
+def _told(each: tuple[LeavingMember, ErrorCode]) -> MemberResponse:
+    member, error = each
+    return MemberResponse(member.member_id, member.group_instance_id, error)
 
 
 def refuse(

@@ -24,7 +24,7 @@ from stele.wire.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from storage.turns import in_slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -94,14 +94,18 @@ def _answer(index: int, result: OffsetResult) -> ListOffsetsPartitionResponse:
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: ListOffsetsRequest, error: ErrorCode
 ) -> ListOffsetsResponse:
+    slices = Slices(SLICE_STEPS)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 topic.name,
-                [ListOffsetsPartitionResponse(p.partition_index, error) for p in topic.partitions],
+                await slices.map(
+                    lambda each: ListOffsetsPartitionResponse(each.partition_index, error),
+                    topic.partitions,
+                ),
             )
             for topic in request.topics
         ]

@@ -6,8 +6,9 @@ This broker's own metadata do not suffice: a reassignment that they lack may jus
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import ask, check_named, error_code, patience_s
+from broker.service.changes import ask, check_named, patience_s
 from broker.service.context import BrokerContext
+from runtime.administration.parts import error_code
 from runtime.authorization.authorizer import Operation
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import list_partition_reassignments as messages

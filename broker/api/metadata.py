@@ -31,7 +31,7 @@ from stele.wire.kafka.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from storage.turns import SLICE_STEPS, Slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 
 async def handle(
@@ -40,7 +40,7 @@ async def handle(
     if request_context.version < 12 and any(
         topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()
     ):
-        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
+        return await refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     if request.topics is None or (request_context.version == 0 and not request.topics):
         found = await all_topics(context, request_context.caller)
     else:
@@ -104,19 +104,17 @@ async def _told(
     return topics
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: MetadataRequest, error: ErrorCode
 ) -> MetadataResponse:
     no_name = None if request_context.version >= 12 else ""
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(
-                error, topic.name if topic.name is not None else no_name, topic.topic_id
-            )
-            for topic in request.topics or ()
-        ],
-        error_code=error,
+    refused = await in_slices(
+        lambda topic: MetadataResponseTopic(
+            error, topic.name if topic.name is not None else no_name, topic.topic_id
+        ),
+        request.topics or (),
     )
+    return MetadataResponse(topics=refused, error_code=error)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

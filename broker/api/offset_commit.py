@@ -6,6 +6,7 @@ An acknowledged commit is on disk on every in-sync replica. Deviations: none kno
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from broker.api.handler import RequestContext, Served
 from broker.coordinator.group import types
@@ -17,10 +18,12 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.messages import offset_commit as messages
 from stele.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
@@ -52,7 +55,7 @@ async def handle(
         for part in topic.partitions
     )
     errors = await group_offsets.commit(context, request_context.caller, commit, offsets)
-    response = _response(request, iter(errors))
+    response = await _response(request, iter(errors))
     if request_context.is_ours and ErrorCode.OFFSET_METADATA_TOO_LARGE in errors:
         for topic, answer in zip(request.topics, response.topics, strict=True):
             for asked, told in zip(topic.partitions, answer.partitions, strict=True):
@@ -62,26 +65,30 @@ async def handle(
     return response
 
 
-def _response(request: OffsetCommitRequest, errors: Iterator[ErrorCode]) -> OffsetCommitResponse:
+async def _response(
+    request: OffsetCommitRequest, errors: Iterator[ErrorCode]
+) -> OffsetCommitResponse:
+    slices = Slices(SLICE_STEPS)
+
+    def told(partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        return OffsetCommitResponsePartition(partition.partition_index, next(errors))
+
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 topic_id=topic.topic_id,
                 name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(each.partition_index, next(errors))
-                    for each in topic.partitions
-                ],
+                partitions=await slices.map(told, topic.partitions),
             )
             for topic in request.topics
         ]
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: OffsetCommitRequest, error: ErrorCode
 ) -> OffsetCommitResponse:
-    return _response(request, iter(lambda: error, None))
+    return await _response(request, repeat(error))
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

@@ -5,7 +5,7 @@ The answer contains only commits whose records are below the high watermark. Dev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from broker.api.handler import RequestContext, Served
 from broker.coordinator.group.types import FetchedOffset
@@ -17,6 +17,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import offset_fetch as messages
 from stele.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -24,7 +25,7 @@ from stele.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from storage.turns import SLICE_STEPS, Slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 _GROUP_ERROR_FROM = 2
 _SEVERAL_FROM = 8
@@ -39,11 +40,11 @@ async def handle(
     if request_context.version < _SEVERAL_FROM:
         asked = None
         if request.topics is not None:
-            asked = [AskedTopic(t.name, NO_TOPIC_ID, t.partition_indexes) for t in request.topics]
+            asked = await in_slices(_asked, request.topics)
         told = await group_offsets.fetch(
             context, caller, request.group_id, asked, require_stable=stable
         )
-        return _single(told)
+        return await _single(told)
     answered = []
     slices = Slices(SLICE_STEPS)
     for group in request.groups:
@@ -72,62 +73,65 @@ async def handle(
                 )
             )
         else:
-            answered.append(OffsetFetchResponseGroup(group.group_id, _topics(told)))
+            answered.append(OffsetFetchResponseGroup(group.group_id, await _topics(told)))
     return OffsetFetchResponse(groups=answered)
 
 
-def _topics(told: list[ToldTopic]) -> list[OffsetFetchResponseTopics]:
+def _asked(topic: OffsetFetchRequestTopic) -> AskedTopic:
+    return AskedTopic(topic.name, NO_TOPIC_ID, topic.partition_indexes)
+
+
+async def _topics(told: list[ToldTopic]) -> list[OffsetFetchResponseTopics]:
+    slices = Slices(SLICE_STEPS)
+
+    def partition(told: tuple[FetchedOffset, ErrorCode]) -> OffsetFetchResponsePartitions:
+        each, error = told
+        return OffsetFetchResponsePartitions(
+            each.partition, each.offset, each.leader_epoch, each.metadata, error
+        )
+
     return [
         OffsetFetchResponseTopics(
-            topic.name,
-            topic.topic_id,
-            [
-                OffsetFetchResponsePartitions(
-                    each.partition, each.offset, each.leader_epoch, each.metadata, error
-                )
-                for each, error in topic.partitions
-            ],
+            topic.name, topic.topic_id, await slices.map(partition, topic.partitions)
         )
         for topic in told
     ]
 
 
-def _single(told: list[ToldTopic]) -> OffsetFetchResponse:
+async def _single(told: list[ToldTopic]) -> OffsetFetchResponse:
     """Up to version 7 the answer is about one group."""
+    slices = Slices(SLICE_STEPS)
+
+    def partition(told: tuple[FetchedOffset, ErrorCode]) -> OffsetFetchResponsePartition:
+        each, error = told
+        return OffsetFetchResponsePartition(
+            each.partition, each.offset, each.leader_epoch, each.metadata, error
+        )
+
     return OffsetFetchResponse(
         topics=[
-            OffsetFetchResponseTopic(
-                topic.name,
-                [
-                    OffsetFetchResponsePartition(
-                        each.partition, each.offset, each.leader_epoch, each.metadata, error
-                    )
-                    for each, error in topic.partitions
-                ],
-            )
+            OffsetFetchResponseTopic(topic.name, await slices.map(partition, topic.partitions))
             for topic in told
         ]
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: OffsetFetchRequest, error: ErrorCode
 ) -> OffsetFetchResponse:
     if request_context.version >= _SEVERAL_FROM:
-        return OffsetFetchResponse(
-            groups=[
-                OffsetFetchResponseGroup(each.group_id, error_code=error) for each in request.groups
-            ]
+        groups = await in_slices(
+            lambda each: OffsetFetchResponseGroup(each.group_id, error_code=error), request.groups
         )
+        return OffsetFetchResponse(groups=groups)
     if request_context.version >= _GROUP_ERROR_FROM:
         return OffsetFetchResponse(error_code=error)
-    return _single(list(_refused(request, error)))
+    return await _single(await in_slices(partial(_refused, error), request.topics or ()))
 
 
-def _refused(request: OffsetFetchRequest, error: ErrorCode) -> Iterator[ToldTopic]:
-    for topic in request.topics or ():
-        parts = [(FetchedOffset(topic.name, each), error) for each in topic.partition_indexes]
-        yield ToldTopic(topic.name, NO_TOPIC_ID, parts)
+def _refused(error: ErrorCode, topic: OffsetFetchRequestTopic) -> ToldTopic:
+    parts = [(FetchedOffset(topic.name, each), error) for each in topic.partition_indexes]
+    return ToldTopic(topic.name, NO_TOPIC_ID, parts)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -21,7 +21,7 @@ from stele.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from storage.turns import in_slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 
 async def handle(
@@ -59,13 +59,17 @@ def _answer(partition: int, result: OffsetResult) -> EpochEndOffset:
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: OffsetForLeaderEpochRequest, error: ErrorCode
 ) -> OffsetForLeaderEpochResponse:
+    slices = Slices(SLICE_STEPS)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [EpochEndOffset(error, p.partition) for p in topic.partitions]
+                topic.topic,
+                await slices.map(
+                    lambda each: EpochEndOffset(error, each.partition), topic.partitions
+                ),
             )
             for topic in request.topics
         ]

@@ -11,6 +11,7 @@ committed for another topic of that name.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from broker.api.handler import RequestContext, Served
 from broker.coordinator.group.types import OffsetCommitRequest, OffsetToCommit
@@ -21,10 +22,12 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.messages import txn_offset_commit as messages
 from stele.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 _LOADING_KNOWN_FROM = 2
 _ABORTABLE_KNOWN_FROM = 4
@@ -47,7 +50,7 @@ async def handle(
         adds=request_context.version >= _ADDS_FROM,
     )
     if not request.group_id:
-        return refuse(request_context, request, ErrorCode.INVALID_GROUP_ID)
+        return await refuse(request_context, request, ErrorCode.INVALID_GROUP_ID)
     offsets = (
         OffsetToCommit(
             topic.name,
@@ -63,7 +66,7 @@ async def handle(
     errors = await group_offsets.commit(
         context, request_context.caller, commit, offsets, transaction
     )
-    response = _response(request, (_known(each, request_context.version) for each in errors))
+    response = await _response(request, (_known(each, request_context.version) for each in errors))
     if request_context.is_ours and ErrorCode.OFFSET_METADATA_TOO_LARGE in errors:
         for topic, answer in zip(request.topics, response.topics, strict=True):
             for asked, told in zip(topic.partitions, answer.partitions, strict=True):
@@ -82,28 +85,26 @@ def _known(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _response(
+async def _response(
     request: TxnOffsetCommitRequest, errors: Iterator[ErrorCode]
 ) -> TxnOffsetCommitResponse:
+    slices = Slices(SLICE_STEPS)
+
+    def told(partition: TxnOffsetCommitRequestPartition) -> TxnOffsetCommitResponsePartition:
+        return TxnOffsetCommitResponsePartition(partition.partition_index, next(errors))
+
     return TxnOffsetCommitResponse(
         topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    TxnOffsetCommitResponsePartition(each.partition_index, next(errors))
-                    for each in topic.partitions
-                ],
-            )
+            TxnOffsetCommitResponseTopic(topic.name, await slices.map(told, topic.partitions))
             for topic in request.topics
         ]
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: TxnOffsetCommitRequest, error: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    told = _known(error, request_context.version)
-    return _response(request, iter(lambda: told, None))
+    return await _response(request, repeat(_known(error, request_context.version)))
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

@@ -8,9 +8,10 @@ whole answer, as in Kafka. Versions 0 and 1 also have a result for each feature.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import accepted_change, check_named, error_code, patience_s
+from broker.service.changes import accepted_change, check_named, patience_s
 from broker.service.context import BrokerContext
 from metadata.features import KAFKA_NAMES
+from runtime.administration.parts import error_code
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import update_features as messages
 from stele.wire.kafka.messages.update_features import (
@@ -20,6 +21,7 @@ from stele.wire.kafka.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 _OUR_NAMES = {kafka: ours for ours, kafka in KAFKA_NAMES.items()}
 _TYPES = {
@@ -34,9 +36,10 @@ async def handle(
 ) -> UpdateFeaturesResponse:
     check_named(len(request.feature_updates), "features")
     wishes = pb.UpdateFeaturesRequest(validate_only=request.validate_only)
+    slices = Slices(SLICE_STEPS)
     for each in request.feature_updates:
         if each.feature in KAFKA_NAMES:
-            return _refused(
+            return await _refused(
                 request,
                 ErrorCode.INVALID_UPDATE_VERSION,
                 f"{each.feature} is for releases of Kafka: the levels of this cluster are those of "
@@ -46,6 +49,7 @@ async def handle(
         wishes.updates.add(
             name=name, level=each.max_version_level, type=_type(request_context.version, each)
         )
+        await slices.step()
     try:
         answer = await accepted_change(
             context,
@@ -54,7 +58,7 @@ async def handle(
             timeout_s=patience_s(request.timeout_ms),
         )
     except ApiError as error:
-        return _refused(request, error.code, error.message)
+        return await _refused(request, error.code, error.message)
     first = next((each for each in answer.features if _is_refused(each)), None)
     return UpdateFeaturesResponse(
         error_code=ErrorCode.NONE if first is None else error_code(first.error),
@@ -82,25 +86,22 @@ def _type(version: int, update: FeatureUpdateKey) -> pb.UpgradeType:
     return _TYPES.get(update.upgrade_type, pb.UpgradeType.UPGRADE_TYPE_UNSPECIFIED)
 
 
-def _refused(
+async def _refused(
     request: UpdateFeaturesRequest, error: ErrorCode, message: str = ""
 ) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(
-        error_code=error,
-        error_message=message or None,
-        results=[
-            UpdatableFeatureResult(
-                feature=each.feature, error_code=error, error_message=message or None
-            )
-            for each in request.feature_updates
-        ],
+    results = await in_slices(
+        lambda each: UpdatableFeatureResult(
+            feature=each.feature, error_code=error, error_message=message or None
+        ),
+        request.feature_updates,
     )
+    return UpdateFeaturesResponse(error_code=error, error_message=message or None, results=results)
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: UpdateFeaturesRequest, error: ErrorCode
 ) -> UpdateFeaturesResponse:
-    return _refused(request, error)
+    return await _refused(request, error)
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

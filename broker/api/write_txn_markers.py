@@ -8,6 +8,7 @@ Deviations: none known.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from broker.api.handler import RequestContext, Served
 from broker.replication.types import Marker
@@ -45,7 +46,7 @@ async def handle(
     markers = [each for each in asked if each is not None]
     errors = iter(await transactions.write_markers(context, markers))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _response(
+    return await _response(
         request, (unknown if each is None else error_by_name(next(errors)) for each in asked)
     )
 
@@ -61,20 +62,21 @@ def _marker(marker: WritableTxnMarker, partition: PartitionId) -> Marker:
     )
 
 
-def _response(
+async def _response(
     request: WriteTxnMarkersRequest, errors: Iterator[ErrorCode]
 ) -> WriteTxnMarkersResponse:
+    slices = Slices(SLICE_STEPS)
+
+    def told(number: int) -> WritableTxnMarkerPartitionResult:
+        return WritableTxnMarkerPartitionResult(number, next(errors))
+
     return WriteTxnMarkersResponse(
         [
             WritableTxnMarkerResult(
                 marker.producer_id,
                 [
                     WritableTxnMarkerTopicResult(
-                        topic.name,
-                        [
-                            WritableTxnMarkerPartitionResult(number, next(errors))
-                            for number in topic.partition_indexes
-                        ],
+                        topic.name, await slices.map(told, topic.partition_indexes)
                     )
                     for topic in marker.topics
                 ],
@@ -84,10 +86,10 @@ def _response(
     )
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: WriteTxnMarkersRequest, error: ErrorCode
 ) -> WriteTxnMarkersResponse:
-    return _response(request, iter(lambda: error, None))
+    return await _response(request, repeat(error))
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

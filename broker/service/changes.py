@@ -5,9 +5,7 @@ What the caller may not change is refused here, in its place of the answer, and 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,7 +13,7 @@ from broker.membership.controller_client import CALL_TIMEOUT_S
 from broker.service.context import BrokerContext
 from metadata.features import REQUEST_OUTCOMES, metadata_version
 from runtime.administration.changes import change_of
-from runtime.administration.parts import Answers, Part, parts_in_turns
+from runtime.administration.parts import NAMED_MAX, error_code, in_parts, parts_in_turns, told_as
 from runtime.administration.refused import NOTHING_REFUSED, take_refused
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
@@ -23,9 +21,6 @@ from runtime.authorization.forwarding import ask_for, is_copy
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 
 R = TypeVar("R", bound=Any)
-
-NAMED_MAX: Final = 10_000
-"""What one administrative request may name, and how much it may make, as at the controller."""
 
 _KNOWN_HERE_S = 1.0
 """How long an answer is held back until this broker's own metadata shows the change."""
@@ -41,14 +36,6 @@ def patience_s(timeout_ms: int) -> float:
     is answered as others are, and not refused for a time in which nobody could have answered.
     """
     return timeout_ms / 1000 if timeout_ms > 0 else _NO_WAIT_S
-
-
-def error_code(number: int) -> ErrorCode:
-    """An error of the wire; one that this version does not know is a server's error."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def check_named(count: int, what: str) -> None:
@@ -87,56 +74,15 @@ async def change(
     if len(parts) == 1:
         answer = await _decided(context, caller, request, deadline)
     else:
-        answer = await _in_parts(context, caller, request, parts, deadline)
+        answer = await in_parts(
+            request,
+            parts,
+            lambda part: _decided(context, caller, part, deadline),
+            lambda: deadline - context.clock.monotonic(),
+        )
     if answer.error == ErrorCode.NONE:
         await known_here(context, answer.metadata_offset, deadline)
     return answer
-
-
-async def _in_parts(
-    context: BrokerContext, caller: Caller, request: Any, parts: Sequence[Part], deadline: float
-) -> Any:
-    answers = Answers(request)
-    for part in parts:
-        try:
-            if not answers.is_empty:
-                _check_left(answers.made, deadline - context.clock.monotonic())
-            answer = await _decided(context, caller, part.request, deadline)
-            await asyncio.sleep(0)  # a part that is refused here has waited for nothing
-        except OutcomeUnknownError as error:
-            if request.request_id:
-                raise OutcomeUnknownError.because(error.cause, request.request_id) from error
-            if answers.is_empty:
-                raise
-            return answers.whole(_told_as(error))
-        except ApiError as error:
-            if answers.is_empty:
-                raise
-            if request.request_id:
-                raise OutcomeUnknownError.because(error.message, request.request_id) from error
-            return answers.whole(_told_as(error))
-        if answer.error != ErrorCode.NONE:
-            if answers.is_empty:
-                return answer
-            refusal = ApiError(error_code(answer.error), answer.message)
-            if request.request_id and refusal.code.retriable:
-                raise OutcomeUnknownError.because(str(refusal), request.request_id)
-            return answers.whole(refusal)
-        answers.add(part, answer)
-    return answers.whole()
-
-
-def _check_left(made: int, left_s: float) -> None:
-    if made >= NAMED_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request has already changed {made} partitions, and the maximum is {NAMED_MAX}: "
-            "send the rest in another request",
-        )
-    if left_s <= 0:
-        raise ApiError(
-            ErrorCode.REQUEST_TIMED_OUT, "the request timed out before this part of it was tried"
-        )
 
 
 async def _decided(context: BrokerContext, caller: Caller, request: Any, deadline: float) -> Any:
@@ -228,13 +174,6 @@ async def _forward(
     return answer
 
 
-def _told_as(error: ApiError) -> ApiError:
-    """REQUEST_TIMED_OUT for whatever Kafka's clients know by that: no controller has answered."""
-    if error.code is ErrorCode.POLICY_VIOLATION:
-        return error
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, error.message)
-
-
 async def accepted_change(
     context: BrokerContext, caller: Caller, request: Any, *, timeout_s: float
 ) -> Any:
@@ -245,7 +184,7 @@ async def accepted_change(
     try:
         answer = await change(context, caller, request, timeout_s=timeout_s)
     except ApiError as error:
-        raise _told_as(error) from error
+        raise told_as(error) from error
     if answer.error != ErrorCode.NONE:
         message = answer.message or f"the controller refused {change_of(request).name}"
         raise ApiError(error_code(answer.error), message)

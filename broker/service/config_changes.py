@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.service.changes import accepted_change, check_named, error_code
+from broker.service.changes import accepted_change, check_named
 from broker.service.config_resources import BROKER_LOGGER
 from broker.service.context import BrokerContext
 from metadata.security_settings import store_key
+from runtime.administration.parts import error_code
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.authorization.authorizer import refusal as refused
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
+from storage.turns import SLICE_STEPS, Slices
 
 _TIMEOUT_S = 10.0
 """The requests carry no time-out of their own."""
@@ -58,28 +60,35 @@ async def alter(
     validate_only: bool,
 ) -> list[ConfigOutcome]:
     """One outcome per wish, in their order; those with a refusal are not sent."""
-    refusals = [
-        why or await _certificate_refusal(context, caller, wish)
-        for wish, why in zip(wishes, refusals, strict=True)
-    ]
-    asked = [wish for wish, why in zip(wishes, refusals, strict=True) if why is None]
+    slices = Slices(SLICE_STEPS)
+    refused_here: list[tuple[ErrorCode, str] | None] = []
+    for wish, why in zip(wishes, refusals, strict=True):
+        refused_here.append(why or await _certificate_refusal(context, caller, wish))
+        await slices.step()
+    asked = [wish for wish, why in zip(wishes, refused_here, strict=True) if why is None]
     request = pb.AlterConfigsRequest(validate_only=validate_only, resources=asked)
     answers: list[tuple[ErrorCode, str]] = []
     if asked:
         try:
             answer = await accepted_change(context, caller, request, timeout_s=_TIMEOUT_S)
-            answers = [(error_code(each.error), each.message) for each in answer.resources]
+            answers = await slices.map(_told, answer.resources)
         except ApiError as error:
             answers = [(error.code, error.message)] * len(asked)
     remaining = iter(answers)  # the controller answers in the order it was asked
-    outcomes = []
-    for wish, why in zip(wishes, refusals, strict=True):
+
+    def outcome(
+        each: tuple[pb.AlterConfigsRequest.Resource, tuple[ErrorCode, str] | None],
+    ) -> ConfigOutcome:
+        wish, why = each
         code, message = why or next(remaining)
         message = message[:_MESSAGE_MAX]
-        outcomes.append(
-            ConfigOutcome(wish.resource.type, wish.resource.name, code, message or None)
-        )
-    return outcomes
+        return ConfigOutcome(wish.resource.type, wish.resource.name, code, message or None)
+
+    return await slices.map(outcome, zip(wishes, refused_here, strict=True))
+
+
+def _told(result: pb.AlterConfigsResponse.Resource) -> tuple[ErrorCode, str]:
+    return error_code(result.error), result.message
 
 
 async def _certificate_refusal(

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.service.changes import accepted_change, error_code
+from broker.service.changes import accepted_change
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from metadata.image import MetadataImage
 from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import PartitionState
 from metadata.topics import Topic
+from runtime.administration.parts import error_code
 from runtime.authorization.authorizer import Operation, allowed_operations, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode

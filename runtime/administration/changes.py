@@ -123,7 +123,17 @@ DELETE_TOPICS: Final = Change(
 CREATE_PARTITIONS: Final = Change(
     pb.CreatePartitionsRequest,
     pb.CreatePartitionsResponse,
-    Items("topics", ("topics",), "topics", _topic, permissions.growth),
+    Items(
+        "topics",
+        ("topics",),
+        "topics",
+        _topic,
+        permissions.growth,
+        key=lambda wish: wish.name,
+        work=lambda wish: max(1, wish.count),
+        at_once=64,
+        made=lambda result: result.partitions,
+    ),
 )
 ALTER_CONFIGS: Final = Change(
     pb.AlterConfigsRequest,
@@ -142,7 +152,14 @@ ALTER_CONFIGS: Final = Change(
 ELECT_LEADERS: Final = Change(
     pb.ElectLeadersRequest,
     pb.ElectLeadersResponse,
-    Items("partitions", ("partitions",), "partitions", _partition),
+    Items(
+        "partitions",
+        ("partitions",),
+        "partitions",
+        _partition,
+        key=lambda wish: (wish.topic, wish.partition),
+        at_once=500,
+    ),
 )
 ALTER_PARTITION_REASSIGNMENTS: Final = Change(
     pb.AlterPartitionReassignmentsRequest,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from runtime.administration.changes import Change, Items, change_of
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
+
+NAMED_MAX: Final = 10_000
+"""What one administrative request may name, and how much it may make."""
 
 _ID_BYTES: Final = 16
 _ITEMS_PER_TURN: Final = 256
@@ -111,6 +114,76 @@ def _divided(
 
 def _part_id(request_id: bytes, number: int) -> bytes:
     return hashlib.sha256(request_id + number.to_bytes(4)).digest()[:_ID_BYTES]
+
+
+def error_code(number: int) -> ErrorCode:
+    """An error of the wire. One that this version does not know is a server's error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def told_as(error: ApiError) -> ApiError:
+    """REQUEST_TIMED_OUT for whatever Kafka's clients know by that: no controller has answered."""
+    if error.code is ErrorCode.POLICY_VIOLATION:
+        return error
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, error.message)
+
+
+async def in_parts(
+    request: Any,
+    parts: Sequence[Part],
+    decide: Callable[[Any], Awaitable[Any]],
+    left_s: Callable[[], float],
+) -> Any:
+    """The answer to a request whose parts are decided one after the other.
+
+    If a later part fails for a passing reason, the outcome of a request with an id is unknown: its
+    sender repeats it. Otherwise the items that are left get the error. Raises as ``decide`` does
+    for the first part.
+    """
+    answers = Answers(request)
+    for part in parts:
+        try:
+            if not answers.is_empty:
+                _check_left(answers.made, left_s())
+            answer = await decide(part.request)
+            await asyncio.sleep(0)  # a part that is refused has waited for nothing
+        except OutcomeUnknownError as error:
+            if request.request_id:
+                raise OutcomeUnknownError.because(error.cause, request.request_id) from error
+            if answers.is_empty:
+                raise
+            return answers.whole(told_as(error))
+        except ApiError as error:
+            if answers.is_empty:
+                raise
+            if request.request_id:
+                raise OutcomeUnknownError.because(error.message, request.request_id) from error
+            return answers.whole(told_as(error))
+        if answer.error != ErrorCode.NONE:
+            if answers.is_empty:
+                return answer
+            refusal = ApiError(error_code(answer.error), answer.message)
+            if request.request_id and refusal.code.retriable:
+                raise OutcomeUnknownError.because(str(refusal), request.request_id)
+            return answers.whole(refusal)
+        answers.add(part, answer)
+    return answers.whole()
+
+
+def _check_left(made: int, left_s: float) -> None:
+    if made >= NAMED_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request has already changed {made} partitions, and the maximum is {NAMED_MAX}: "
+            "send the rest in another request",
+        )
+    if left_s <= 0:
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, "the request timed out before this part of it was tried"
+        )
 
 
 class Answers:

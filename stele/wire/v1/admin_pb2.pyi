@@ -299,14 +299,16 @@ class CreatePartitionsRequest(_message.Message):
 class CreatePartitionsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done", "throttle_time_ms")
     class Topic(_message.Message):
-        __slots__ = ("name", "error", "message")
+        __slots__ = ("name", "error", "message", "partitions")
         NAME_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
         name: str
         error: int
         message: str
-        def __init__(self, name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+        partitions: int
+        def __init__(self, name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]

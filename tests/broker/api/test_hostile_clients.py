@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from stele.wire.kafka import definitions
 from stele.wire.kafka.messages import api_versions, create_topics, fetch, metadata, produce
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.batches import make_batch
-from tests.support.dense_requests import distinct_requests
+from tests.support.dense_requests import api_named, distinct_requests
 from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
 from tests.support.timing import LoopClock
 from tests.support.turns import Turns
@@ -214,6 +215,11 @@ CALLS_PER_ELEMENT = 2.5
 five to a hundred of them for each: in the whole these are 10 to 80 ms."""
 
 
+CALLS_PER_REFUSED = 3.1
+CALLS_OF_SLICES = 10_000
+"""The same for what a client may not do: a slice of 256 elements, and three cheap calls for each
+element that is counted."""
+
 CALLS_PER_PARTITION = 10
 """The same for a Produce request, whose answer is made in one turn. They take some 30 ms."""
 
@@ -270,6 +276,30 @@ REFUSED = (
 )
 
 
+_EVERY = tuple(definitions.find(each.api.key).name for each in SERVED)
+_WITH_ARRAYS = tuple(
+    name
+    for name in _EVERY
+    if name not in ("Produce", "ListConfigResources")
+    and any(distinct_requests(name, api_named(name)[0].max_version, 1))
+)
+"""Produce has a test of its own, and ListConfigResources an array of single bytes."""
+
+
+def refused_requests(name: str) -> Iterator[tuple[str, int, Any, int, Any]]:
+    """As ``largest_requests``, also of the oldest version if its arrays are others. Half of what an
+    array may hold is above what administrators may name at once."""
+    served = next(each for each in SERVED if definitions.find(each.api.key).name == name)
+    oldest, newest = served.versions[0], served.versions[1]
+    before: set[str] = set()
+    for version in (newest, oldest):
+        for count in (REQUEST_ELEMENTS_MAX // 2, ADMINISTRATION_MAX):
+            for array, api, message in distinct_requests(name, version, count):
+                if version == newest or array not in before:
+                    yield array, count, api, version, message
+        before |= {array for array, _, _ in distinct_requests(name, newest, 1)}
+
+
 class AgainstHostile(AclAuthorizer):
     """Denies everything to the hostile client, and notes it as a cluster with ACLs does."""
 
@@ -304,6 +334,25 @@ async def test_what_a_client_may_not_do_is_refused_in_many_turns_and_few_lines(
     await check_turns(machine, world, name, monkeypatch)
     written = [each for each in caplog.records if each.name == AUDIT_LOGGER]
     assert 0 < len(written) <= PRINCIPAL_LINES + 1 + 10 * PRINCIPAL_LINES_PER_S
+
+
+@pytest.mark.parametrize("name", _WITH_ARRAYS)
+@on_a_node
+async def test_every_api_answers_a_client_that_may_do_nothing_in_many_turns(
+    machine: OneNode,
+    world: World,
+    authorizer: AgainstHostile,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the request is refused as a whole and its answer names every element."""
+    worst = await turns_of(machine, world, refused_requests(name), monkeypatch)
+    most = {
+        what: calls
+        for what, (calls, count) in worst.items()
+        if calls > CALLS_OF_SLICES + CALLS_PER_REFUSED * count
+    }
+    assert most == {}
 
 
 @on_a_node
@@ -348,18 +397,27 @@ async def test_a_produce_request_that_is_refused_takes_many_turns_and_few_lines(
 async def check_turns(
     machine: OneNode, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = Turns(monkeypatch)
-    worst: dict[str, float] = {}
+    worst = await turns_of(machine, world, largest_requests(name), monkeypatch)
+    per_element = {what: calls / count for what, (calls, count) in worst.items()}
+    assert {what: calls for what, calls in per_element.items() if calls > CALLS_PER_ELEMENT} == {}
 
+
+async def turns_of(
+    machine: OneNode,
+    world: World,
+    requests: Iterable[tuple[str, int, Any, int, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> dict[str, tuple[int, int]]:
+    """The most calls in one turn for each request, and how many elements it has."""
+    turns, worst = Turns(monkeypatch), dict[str, tuple[int, int]]()
     good = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
     await fill(good)
     turns.loop = machine.process.loop
-    for array, count, api, version, message in largest_requests(name):
+    for array, count, api, version, message in requests:
         turns.most = 0
         bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
         asked = asyncio.ensure_future(bad.request(api, version, message, timeout_s=60))
         await works(good, world)
         await asked
-        worst[f"{count} {array} in {api.request.__name__}"] = turns.most / count
-
-    assert {what: calls for what, calls in worst.items() if calls > CALLS_PER_ELEMENT} == {}
+        worst[f"{count} {array} in {api.request.__name__} v{version}"] = turns.most, count
+    return worst

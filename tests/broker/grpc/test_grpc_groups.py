@@ -13,10 +13,10 @@ from broker.coordinator.group import types
 from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.grpc.groups import GroupsService
 from broker.service import groups
-from broker.service.changes import NAMED_MAX
 from metadata.brokers import Plane
 from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC
+from runtime.administration.parts import NAMED_MAX
 from runtime.authorization.authorizer import Operation, group_resource, topic_resource
 from runtime.authorization.caller import grpc_caller
 from stele.errors import ErrorCode

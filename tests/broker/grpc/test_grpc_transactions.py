@@ -13,8 +13,8 @@ from broker.coordinator.transaction.types import EndRequest, TransactionRef
 from broker.grpc.transactions import TransactionsService
 from broker.replication.types import Marker
 from broker.service import transactions
-from broker.service.changes import NAMED_MAX
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from runtime.administration.parts import NAMED_MAX
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
+from runtime.administration.changes import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    Change,
+)
 from stele.addresses import Address
+from stele.errors import ErrorCode
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import RpcError
 from tests.fuzz.grpc_methods import METHODS
@@ -50,3 +58,33 @@ async def test_the_largest_calls_are_worked_on_in_many_turns(
         await channel.call(path, request.SerializeToString(), timeout_s=60)
     await channel.close()
     assert turns.most <= CALLS_PER_ELEMENT * ELEMENTS
+
+
+CONTROLLER_PORT = 9093
+ITEMS = 10_000
+CALLS_PER_DECISION = 200_000
+"""In one turn. Configurations cost the most: a decision about 256 changes takes 150,000 calls. One
+about all items of this request would take 40 times as many."""
+
+
+@pytest.mark.parametrize(
+    "change", [CREATE_PARTITIONS, ELECT_LEADERS, ALTER_CONFIGS, DELETE_TOPICS], ids=lambda c: c.name
+)
+@on_a_node
+async def test_a_controller_divides_a_change_that_comes_to_it_directly(
+    machine: OneNode, world: World, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert change.items is not None
+    request, field = change.request(), change.items.lists[0]
+    fill_list(request, (change.request.DESCRIPTOR.fields_by_name[field],), ITEMS)
+    request.ClearField("on_behalf_of")
+    request.request_id = bytes(16)
+    turns = Turns(monkeypatch)
+    turns.loop = machine.process.loop
+    channel = world.network.channel(Address(HOST, CONTROLLER_PORT))
+    payload = request.SerializeToString()
+    answer = change.response.FromString(await channel.call(change.method, payload, timeout_s=60))
+    await channel.close()
+    assert answer.error == ErrorCode.NONE, answer.message
+    assert len(getattr(answer, change.items.results)) == ITEMS
+    assert turns.most <= CALLS_PER_DECISION

@@ -18,8 +18,10 @@ from runtime.administration.changes import (
     ALTER_PARTITION_REASSIGNMENTS,
     CHANGES,
     CREATE_ACLS,
+    CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    ELECT_LEADERS,
     Change,
     Items,
     change_of,
@@ -29,6 +31,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from tests.support.worlds import virtual
 
+MAKE_PARTITIONS = (CREATE_TOPICS, CREATE_PARTITIONS)
 DIVIDED = [each for each in CHANGES if each.items is not None and each.items.at_once is not None]
 
 
@@ -59,6 +62,12 @@ def request_of(change: Change, numbers: list[int]) -> Any:
             parts = [pb.QuotaEntity(type="user", name=f"u{number // 2}")]
             parts.append(pb.QuotaEntity(type="client-id"))
             entry.entity.extend(reversed(parts) if number % 2 else parts)
+        elif change is CREATE_PARTITIONS:
+            request.validate_only = True
+            request.topics.add(name=f"t{number}", count=20)
+        elif change is ELECT_LEADERS:
+            request.unclean = True
+            request.partitions.add(topic="t", partition=number)
         else:
             assert change is ALTER_PARTITION_REASSIGNMENTS
             request.keep_replication_factor = True
@@ -151,7 +160,7 @@ def test_the_whole_answer_has_a_result_for_each_item_in_order(
             assert getattr(result, name) == value
         late = (ErrorCode.REQUEST_TIMED_OUT, "too late")
         assert (result.error, result.message) == ((0, "") if place in decided else late)
-    assert answers.made == (7 * len(decided) if change is CREATE_TOPICS else 0)
+    assert answers.made == (7 * len(decided) if change in MAKE_PARTITIONS else 0)
 
 
 def answered(change: Change, part: Part, *, metadata_offset: int) -> Any:
@@ -159,7 +168,7 @@ def answered(change: Change, part: Part, *, metadata_offset: int) -> Any:
     answer = change.response(metadata_offset=metadata_offset, already_done=True)
     for _, item in items_of(items, part.request):
         result = getattr(answer, items.results).add(**items.named(item))
-        if change is CREATE_TOPICS:
+        if change in MAKE_PARTITIONS:
             result.partitions = 7
     return answer
 
