@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.options import Json
 from cli.output import CommandError, UsageError, note, print_json
 from cli.server import Settings, load_config
 
@@ -19,47 +20,55 @@ if TYPE_CHECKING:
     from world.disk import Disk
 
 
+Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
+ClusterId = Annotated[
+    str, typer.Option("--cluster-id", help="Id of the cluster (default: a new one).")
+]
+Standalone = Annotated[
+    bool,
+    typer.Option(
+        "--standalone", help="This controller begins a quorum with itself as the only voter."
+    ),
+]
+InitialControllers = Annotated[
+    str,
+    typer.Option(
+        "--initial-controllers",
+        metavar="ID@HOST:PORT[:DIRECTORY-ID],…",
+        help="The controllers that begin a quorum together; the same list on each of them.",
+    ),
+]
+NoInitialControllers = Annotated[
+    bool, typer.Option("--no-initial-controllers", help="This node joins an existing quorum.")
+]
+IgnoreFormatted = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-formatted", help="Leave directories that are formatted already as they are."
+    ),
+]
+AddScram = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        help="A first user of a new cluster, as in kafka-storage; the same on each "
+        "controller. May be repeated. In place of password: saltedpassword and salt, in "
+        "base64. Also: iterations.",
+    ),
+]
+
+
 def format_command(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")],
-    cluster_id: Annotated[
-        str, typer.Option("--cluster-id", help="Id of the cluster (default: a new one).")
-    ] = "",
-    standalone: Annotated[
-        bool,
-        typer.Option(
-            "--standalone", help="This controller begins a quorum with itself as the only voter."
-        ),
-    ] = False,
-    initial_controllers: Annotated[
-        str,
-        typer.Option(
-            "--initial-controllers",
-            metavar="ID@HOST:PORT[:DIRECTORY-ID],…",
-            help="The controllers that begin a quorum together; the same list on each of them.",
-        ),
-    ] = "",
-    no_initial_controllers: Annotated[
-        bool,
-        typer.Option("--no-initial-controllers", help="This node joins an existing quorum."),
-    ] = False,
-    ignore_formatted: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-formatted", help="Leave directories that are formatted already as they are."
-        ),
-    ] = False,
-    add_scram: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add-scram",
-            metavar="MECHANISM=[name=NAME,password=PASSWORD]",
-            help="A first user of a new cluster, as in kafka-storage; the same on each "
-            "controller. May be repeated. In place of password: saltedpassword and salt, in "
-            "base64. Also: iterations.",
-        ),
-    ] = None,
+    config: Config,
+    cluster_id: ClusterId = "",
+    standalone: Standalone = False,
+    initial_controllers: InitialControllers = "",
+    no_initial_controllers: NoInitialControllers = False,
+    ignore_formatted: IgnoreFormatted = False,
+    add_scram: AddScram = None,
     settings: Settings = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Prepare a node's directories. Every node of a cluster needs the same cluster id.
 
@@ -102,12 +111,8 @@ def format_command(
         )
     else:
         _tell(node, chosen, directories, fresh, directory_id)
-    if add_scram and not node.is_controller:
-        note("--add-scram has no effect on a broker: the controllers begin with these users")
-    elif add_scram and node.metadata_log_dir not in fresh:
-        note("--add-scram has no effect: the metadata directory was formatted before")
-    elif add_scram and no_initial_controllers:
-        note("--add-scram has no effect on a controller that joins: the cluster has its users")
+    if add_scram:
+        _tell_of_users(node, fresh, joins=no_initial_controllers)
 
 
 def _tell(
@@ -122,6 +127,16 @@ def _tell(
         print(f"{path}: {state} (cluster {cluster_id}, node {node.node_id})")
     if node.is_controller:
         print(f"as a controller its directory id is {directory_id}")
+
+
+def _tell_of_users(node: NodeConfig, fresh: Collection[str], *, joins: bool) -> None:
+    """Say where ``--add-scram`` had no effect."""
+    if not node.is_controller:
+        note("--add-scram has no effect on a broker: the controllers begin with these users")
+    elif node.metadata_log_dir not in fresh:
+        note("--add-scram has no effect: the metadata directory was formatted before")
+    elif joins:
+        note("--add-scram has no effect on a controller that joins: the cluster has its users")
 
 
 def _check_beginning(

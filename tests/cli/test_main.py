@@ -338,8 +338,8 @@ def test_log_dump_says_what_is_in_the_offsets_topic(
     assert "payload=None" in lines[5]
 
 
-def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
-    """With the names of Kafka's schemas."""
+def consumer_protocol_records() -> list[tuple[KeyValue, str, dict[str, Any], dict[str, Any]]]:
+    """Each with its type, and what its key and its value say with the names of Kafka's schemas."""
     topic_id = bytes(15) + b"\1"
     told = MemberMetadata("i", None, "c", "/h", ("a", "b"), "x.*", 7, "range")
     classic = told._replace(classic=ClassicMember(9, (MemberProtocol("range", b"\0\1"),)))
@@ -362,7 +362,7 @@ def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
         "supportedProtocols": [{"name": "range", "metadata": "AAE="}],
     }
     of_group, of_member = {"groupId": "g"}, {"groupId": "g", "memberId": "m"}
-    expected: list[tuple[KeyValue, str, dict[str, Any], dict[str, Any]]] = [
+    return [
         (group_value_record("g", GroupValue(4, 5)), "3", of_group, {"epoch": 4, "metadataHash": 5}),
         (member_record("g", "m", told), "5", of_member, member),
         (
@@ -403,7 +403,10 @@ def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
             {"topics": ["x1"], "version": 8, "timestamp": 9},
         ),
     ]
-    for (key, value), kind, named, data in expected:
+
+
+def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
+    for (key, value), kind, named, data in consumer_protocol_records():
         assert decode_record(Record(0, 0, key, value)) == {
             "key": {"type": kind, "data": named},
             "payload": {"version": "0", "data": data},

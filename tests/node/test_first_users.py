@@ -81,6 +81,13 @@ def test_a_user_as_kafkas_documentation_has_it() -> None:
         assert found == ScramCredential.of_password(SCRAM_SHA_256, "secret", SALT, 8192)
 
 
+@pytest.mark.parametrize("iterations", [4096, 16384])
+def test_the_least_and_the_most_iterations(iterations: int) -> None:
+    settings = f"name=ann,password=secret,iterations={iterations}"
+    _, _, found = credential_of(f"SCRAM-SHA-256=[{settings}]")
+    assert found == ScramCredential.of_password(SCRAM_SHA_256, "secret", found.salt, iterations)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -104,6 +111,7 @@ def test_a_user_as_kafkas_documentation_has_it() -> None:
         (["SCRAM-SHA-256=[name=ann,iterations=4095,password=hidden]"], "must be 4096 to 16384"),
         (["SCRAM-SHA-256=[name=ann,iterations=16385,password=hidden]"], "must be 4096 to 16384"),
         (["SCRAM-SHA-256=[name=ann,iterations=-1,password=hidden]"], "must be 4096 to 16384"),
+        (["SCRAM-SHA-256=[name=ann,iterations=8e3,password=hidden]"], "must be 4096 to 16384"),
         (["SCRAM-SHA-256=[name=ann,pasword=hidden]"], "no setting 'pasword'"),
         (["SCRAM-SHA-256=[name=ann,name=bob,password=hidden]"], "name stands twice"),
         (["SCRAM-SHA-256=[name=ann,password=hidden,hidden]"], "after password, name=value must"),

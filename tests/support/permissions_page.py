@@ -9,7 +9,7 @@ from runtime.authorization.authorizer import Operation, Resource, ResourceType
 from stele.errors import ErrorCode
 from tests.broker.grpc import grpc_needs
 from tests.broker.service import kafka_needs
-from tests.broker.service.kafka_needs import Way
+from tests.broker.service.asked import Way
 
 _HEAD: Final = """\
 # What each API needs

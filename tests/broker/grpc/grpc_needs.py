@@ -15,7 +15,7 @@ from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import groups_pb2 as groups
 from stele.wire.v1 import raft_pb2 as raft
 from stele.wire.v1 import transactions_pb2 as transactions
-from tests.broker.service.kafka_needs import ANN, BOB, C31, D64, D65, G30, T29, X53, G, X
+from tests.broker.service.asked import ANN, BOB, C31, D64, D65, G30, T29, X53, G, X
 from tests.support.acls import acl
 from tests.support.authorizer import Need
 
@@ -27,7 +27,7 @@ _TOPIC, _GROUP, _BROKER, _METRICS = 2, 32, 4, 16
 
 
 class Asked(NamedTuple):
-    """As ``tests.broker.service.kafka_needs.Asked``."""
+    """As ``tests.broker.service.asked.Asked``."""
 
     service: str
     method: str

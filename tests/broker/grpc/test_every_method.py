@@ -19,7 +19,7 @@ from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2, groups_pb2, raft_pb2, transactions_pb2
 from stele.world import RpcCode, RpcError
 from tests.broker.grpc.grpc_needs import ASKED, OF_THE_GATEWAY, Asked
-from tests.broker.service.kafka_needs import DENIALS
+from tests.broker.service.asked import DENIALS
 from tests.support.authorization import edges_with_coordinators, told_errors
 from tests.support.authorizer import Need, WithAcls
 from tests.support.broker_edges import PEER

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from broker.api import SERVED
-from tests.broker.service.kafka_needs import ASKED, BEFORE_AUTHORIZATION, DENIALS, Asked
+from tests.broker.service.asked import DENIALS, Asked
+from tests.broker.service.kafka_needs import ASKED, BEFORE_AUTHORIZATION
 from tests.support.authorization import edges_with_coordinators, told_errors
 from tests.support.authorizer import Need, WithAcls
 from tests.support.worlds import virtual
