@@ -78,6 +78,8 @@ class ClientConfig(SecurityConfig):
     """Kafka's default is 100; here a killed leader is replaced faster."""
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    enable_metrics_push: bool = True
+    """Push metrics to brokers that ask for them (KIP-714). An admin client has none."""
     on_wait: OnWait = field(default=_log_wait)
     """Called with the reason, in words, why the client waits: about once a second per reason at
     most."""
@@ -287,6 +289,7 @@ class ClientOptions(SecurityOptions, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    enable_metrics_push: bool
     on_wait: OnWait
 
 

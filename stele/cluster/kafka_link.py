@@ -30,9 +30,15 @@ class KafkaLink:
     """
 
     def __init__(
-        self, address: BrokerAddress, connector: Connector, client_id: str, open_s: float
+        self,
+        address: BrokerAddress,
+        connector: Connector,
+        client_id: str,
+        open_s: float,
+        on_open: Callable[[KafkaConnection], None] = lambda connection: None,
     ) -> None:
-        """``open_s``: how long a connection may take to open."""
+        """``open_s``: how long a connection may take to open. ``on_open`` is called with each."""
+        self._on_open = on_open
         self.address = address
         self._connector = connector
         self._client_id = client_id
@@ -116,6 +122,7 @@ class KafkaLink:
             if isinstance(error, ApiError):
                 raise self._unopened(error) from error
             raise
+        self._on_open(connection)
         return connection
 
     def _unopened(self, error: ApiError) -> RpcError:

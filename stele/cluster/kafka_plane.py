@@ -8,7 +8,7 @@ cluster's metadata. Without it the view believes that a topic was made anew when
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from stele.addresses import Address
@@ -74,9 +74,17 @@ class KafkaPlane:
         self._connector = connector
         self._client_id = client_id
         self._open_s = open_s
+        # Called with each connection that is open and knows the broker's versions.
+        self.on_open: Callable[[KafkaConnection], None] = lambda connection: None
 
     def link(self, address: BrokerAddress) -> KafkaLink:
-        return KafkaLink(address, self._connector, self._client_id, self._open_s)
+        return KafkaLink(
+            address,
+            self._connector,
+            self._client_id,
+            self._open_s,
+            self.on_open,
+        )
 
     async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
         """Ask a bootstrap server for the brokers. Raises OSError, SteleError, in particular

@@ -21,6 +21,7 @@ from stele.cluster.messages import (
     Leader,
     TopicNews,
 )
+from stele.cluster.metrics_push import MetricsPush
 from stele.cluster.waiting import WaitReporter, client_backoff
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
 from stele.errors import (
@@ -80,6 +81,8 @@ class ClusterView:
         self.config = config
         self.world = world
         self.plane = plane(world.connector, config.client_id, config.request_timeout_ms / 1000)
+        self.metrics = MetricsPush(world.clock, world.rng, is_enabled=config.enable_metrics_push)
+        self.plane.on_open = self.metrics.connected
         self.waiting = WaitReporter(config.on_wait, world.clock)
         self.cluster_id = ""
         self.controller_id = -1
@@ -522,6 +525,7 @@ class ClusterView:
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
+        await self.metrics.close()
         links, self._links = self._links, {}
         for link in links.values():
             await link.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from stele.cluster.leader_requests import PartitionRetry
+from stele.cluster.metrics_push import Measured
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.fetcher import Fetcher
@@ -12,6 +13,9 @@ from stele.consumer.positions import PartitionPosition, Progress, RawBatch
 from stele.errors import SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
+
+_METRICS = "org.apache.kafka.consumer."
+"""Begins the names of a consumer's metrics. The time of throttles is in milliseconds."""
 
 
 class AssignedPartitions:
@@ -25,6 +29,19 @@ class AssignedPartitions:
         self._has_group = config.group_id is not None
         self._check_crcs = config.check_crcs
         self._reads_committed = config.reads_committed
+        self._consumed_records = 0
+        view.metrics.begin(self._measured)
+
+    def _measured(self) -> Measured:
+        return Measured(
+            {f"{_METRICS}assigned.partitions": len(self.positions)},
+            {
+                f"{_METRICS}connection.creation.total": self._view.metrics.connections,
+                f"{_METRICS}fetch.manager.records.consumed.total": self._consumed_records,
+                f"{_METRICS}fetch.manager.fetch.throttle.time.total": self.fetcher.throttled_s
+                * 1000,
+            },
+        )
 
     def take(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these as well, with a group from its committed offsets on."""
@@ -87,6 +104,7 @@ class AssignedPartitions:
             for name in served:  # moved behind the others, with which the next poll begins
                 self.positions[name] = self.positions.pop(name)
             self.fetcher.wake()
+        self._consumed_records += len(taken)
         return taken
 
     def hand_out_batches(self, max_bytes: int) -> list[RawBatch] | None:
@@ -94,6 +112,7 @@ class AssignedPartitions:
         for name, position in self.positions.items():
             if position.has_buffer and not position.paused:
                 taken = position.hand_out_batches(max_bytes)
+                self._consumed_records += sum(each.header.record_count for each in taken)
                 self.positions[name] = self.positions.pop(name)
                 self.fetcher.wake()
                 return taken

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
 from stele.cluster.messages import Leader, ProduceAnswer, ProducedPart, ProduceRequest
+from stele.cluster.metrics_push import Measured
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.errors import (
@@ -84,6 +85,9 @@ _TOPIC_GONE = frozenset(
     }
 )
 
+_METRICS = "org.apache.kafka.producer."
+"""Begins the names of a producer's metrics. The time of throttles is in milliseconds."""
+
 
 @dataclass(slots=True)
 class Item:
@@ -132,8 +136,23 @@ class Sender:
             view, on_news=self.wake, on_refused=self._on_no_producer_id
         )
         self._asked_about_slow_at = 0.0
+        self._sent_records = 0
+        self._failed_records = 0
+
+    def _measured(self) -> Measured:
+        free = self._config.buffer_memory - self._accumulator.used_bytes
+        return Measured(
+            {f"{_METRICS}buffer.available.bytes": free},
+            {
+                f"{_METRICS}connection.creation.total": self._view.metrics.connections,
+                f"{_METRICS}record.send.total": self._sent_records,
+                f"{_METRICS}record.error.total": self._failed_records,
+                f"{_METRICS}produce.throttle.time.total": self.throttled_s * 1000,
+            },
+        )
 
     def start(self) -> None:
+        self._view.metrics.begin(self._measured)
         self._requests.start()
 
     def wake(self) -> None:
@@ -339,6 +358,7 @@ class Sender:
 
     def _admit(self, queue: PartitionQueue) -> Entry[PendingBatch]:
         batch = queue.waiting.popleft()
+        self._sent_records += batch.record_count
         if not batch.is_closed:
             batch.is_closed = True
             self._on_drained(batch)
@@ -456,6 +476,7 @@ class Sender:
                 self.wake()
 
     def _fail(self, batch: PendingBatch, cause: SteleError) -> None:
+        self._failed_records += batch.record_count
         batch.fail(cause)
         self._on_failed(batch, cause)
         self._finish(batch)

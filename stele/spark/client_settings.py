@@ -30,7 +30,7 @@ WITHOUT_EFFECT = frozenset(
         "client.dns.lookup",
         # Reports.
         "metric.reporters", "metrics.num.samples", "metrics.recording.level",
-        "metrics.sample.window.ms", "auto.include.jmx.reporter", "enable.metrics.push",
+        "metrics.sample.window.ms", "auto.include.jmx.reporter",
         # Metadata.
         "metadata.max.idle.ms", "metadata.recovery.strategy",
         "metadata.recovery.rebootstrap.trigger.ms", "allow.auto.create.topics",
