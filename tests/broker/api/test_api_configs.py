@@ -266,6 +266,33 @@ async def test_described_with_sources_synonyms_and_documentation(version: int) -
 
 
 @virtual
+async def test_limits_of_a_listener_are_described_where_they_are_set() -> None:
+    edges = Edges(listener_name_EXTERNAL_max_connections="5")
+    client = edges.client()
+    for broker, name, value in (
+        ("", "listener.name.internal.max.connection.creation.rate", "7"),
+        ("1", "listener.name.external.max.connections", "6"),
+    ):
+        change = _incremental((BROKER, broker, {name: (SET, value)}))
+        (result,) = (await client.call(incremental.API, 1, change)).responses
+        assert result.error_code == 0, result
+    request = describing.DescribeConfigsRequest(
+        resources=[describing.DescribeConfigsResource(BROKER, each) for each in ("1", "")],
+        include_synonyms=True,
+    )
+    own, cluster = (await client.call(describing.API, 4, request)).results
+    of_listeners = [each for each in own.configs if each.name.startswith("listener.name.")]
+    assert [(each.name, each.value, each.read_only) for each in of_listeners] == [
+        ("listener.name.external.max.connections", "6", False),
+        ("listener.name.internal.max.connection.creation.rate", "7", False),
+    ]
+    assert [each.value for each in of_listeners[0].synonyms] == ["6", "5", str(2**31 - 1)]
+    assert [each.name for each in cluster.configs] == [
+        "listener.name.internal.max.connection.creation.rate"
+    ]
+
+
+@virtual
 async def test_a_group_has_a_configuration_of_its_own() -> None:
     edges = _edges(group_consumer_session_timeout_ms="46000")
     client = edges.client()

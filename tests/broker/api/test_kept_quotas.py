@@ -435,3 +435,34 @@ async def test_a_broker_explains_what_counts_for_a_client() -> None:
     (changes,) = (await explained("ann")).quotas
     assert (changes.key, changes.value, changes.usage) == ("controller_mutation_rate", 5.0, 0.0)
     assert not changes.entity[0].HasField("name")
+
+
+@virtual
+async def test_a_broker_explains_the_quota_of_an_address() -> None:
+    edges = Edges()
+    edges.commit(quota_record(entity(ip=None), RATE, 2.0))
+    edges.commit(quota_record(entity(ip="10.0.0.1"), RATE, 1.0))
+    for _ in range(13):
+        edges.quotas.addresses.admit("10.0.0.1", edges.quotas.now_s())
+    service = AdminService(edges.context, "EXTERNAL").service()
+
+    async def explained(ip: str) -> pb.ExplainClientQuotasResponse:
+        payload = await service.unary["/stele.v1.Admin/ExplainClientQuotas"](
+            pb.ExplainClientQuotasRequest(ip=ip).SerializeToString(), Peer("127.0.0.1:5", None)
+        )
+        return pb.ExplainClientQuotasResponse.FromString(payload)
+
+    (quota,) = (await explained("::ffff:10.0.0.1")).quotas
+    assert (quota.key, quota.value, quota.throttles) == (RATE, 1.0, 2)
+    assert (quota.usage, quota.throttled_seconds) == (1.0, 2.0)
+    assert (quota.is_shared_by_ip, quota.is_shared_by_user) == (True, False)
+    (quota,) = (await explained("10.0.0.2")).quotas
+    assert (quota.value, quota.usage, quota.entity[0].HasField("name")) == (2.0, 0.0, False)
+    values = edges.registry.values()
+    assert values['stele_connection_quota_usage{ip="10.0.0.1"}'] == 1.0
+    assert values['stele_connection_quota_throttled_seconds{ip="10.0.0.1"}'] == 2.0
+    edges.commit(removal_record(entity(ip=None), RATE))
+    assert not (await explained("10.0.0.2")).quotas
+
+
+RATE = "connection_creation_rate"
