@@ -18,6 +18,7 @@ BENCHMARKS = (
     "idle",
     "partitions",
     "hostile",
+    "tenants",
     "secure",
     "groups",
     "transactions",

@@ -27,11 +27,17 @@ _CLIENT_END_S = 10.0
 
 @contextlib.asynccontextmanager
 async def fresh_cluster(
-    settings: Mapping[str, str] | None = None, *, start: bool = True
+    settings: Mapping[str, str] | None = None,
+    *,
+    start: bool = True,
+    controllers: int = 3,
+    brokers: int = 3,
 ) -> AsyncIterator[ProcessCluster]:
-    """3 controllers and 3 brokers in a temporary directory, which is removed at the end."""
+    """A cluster in a temporary directory, which is removed at the end."""
     directory = Path(tempfile.mkdtemp(prefix="stele-bench-"))
-    cluster = ProcessCluster(directory, settings=settings or {})
+    cluster = ProcessCluster(
+        directory, controllers=controllers, brokers=brokers, settings=settings or {}
+    )
     try:
         if start:
             await cluster.start()

@@ -93,6 +93,16 @@ START = Budget("start to first acknowledged record", 3, "s")
 CONTROLLER_OUTAGE = Budget("kill -9 of a controller leader: metadata can change again, p99", 1, "s")
 LEADER_OUTAGE = Budget("kill -9 of a partition leader: acks=all succeeds again, p99", 2, "s")
 BUSY_LATENCY = Budget("acks=all produce beside four busy consumers, p99", 10, "ms")
+TENANTS_RATIO = Budget("p99 of ten polite clients beside a greedy one, to quiet", 3, "times")
+BACKGROUND_RATIO = {
+    part: Budget(f"p99 of small writes beside {what}, to quiet", 2, "times")
+    for part, what in (
+        ("rolls", "rolling segments"),
+        ("compaction", "a compaction"),
+        ("backfill", "a cold backfill"),
+        ("move", "a moving replica"),
+    )
+}
 SIMULATION = Budget("CPU per virtual second of a simulated 3+3 cluster, light load", 10, "ms")
 
 
