@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import mmap
+import struct
 import time
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -21,6 +23,7 @@ from stele.world import Buffer
 Answer = dict[str, float]
 
 _TIMEOUT_S: Final = 120.0
+_COUNTER: Final = struct.Struct("<Q")
 _PRODUCE_VERSION: Final = 9
 _FETCH_VERSION: Final = 11
 _METADATA_VERSION: Final = 9
@@ -61,6 +64,29 @@ async def _leaders(bootstrap: str, topic: str) -> dict[int, tuple[str, int]]:
     return {each.partition_index: addresses[each.leader_id] for each in told.topics[0].partitions}
 
 
+class Served:
+    """How many requests of the greedy client were answered so far: a number in a file that both
+    processes map. It shows how many of them a polite client's request waited for, whatever else the
+    machine does."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _COUNTER.size)
+
+    @property
+    def count(self) -> int:
+        (count,) = _COUNTER.unpack(self._map[:])
+        return int(count)
+
+    def add(self, more: int) -> None:
+        self._map[:] = _COUNTER.pack(self.count + more)
+
+    @staticmethod
+    def create(path: str) -> None:
+        with open(path, "wb") as file:
+            file.write(_COUNTER.pack(0))
+
+
 class _PoliteClient:
     """Sends one record when it is due, and fetches it when it is acknowledged.
 
@@ -68,8 +94,12 @@ class _PoliteClient:
     client that falls behind hides nothing.
     """
 
-    def __init__(self, connection: KafkaConnection, topic: str, partition: int, size: int) -> None:
+    def __init__(
+        self, connection: KafkaConnection, topic: str, partition: int, size: int, served: Served
+    ) -> None:
         self.connection = connection
+        self.beside: list[int] = []  # requests of the greedy client served during a Produce
+        self._served = served
         self.acknowledged_s: list[float] = []
         self.fetched_s: list[float] = []
         self.errors = 0
@@ -87,11 +117,13 @@ class _PoliteClient:
 
     async def _once(self, due: float) -> None:
         request = _produce(self._topic, self._partition, _batch(self._record_bytes))
+        before = self._served.count
         written = await self.connection.request(
             produce.API, _PRODUCE_VERSION, request, timeout_s=_TIMEOUT_S
         )
         acknowledged = time.perf_counter()
         self.acknowledged_s.append(acknowledged - due)
+        self.beside.append(self._served.count - before)
         answer = written.responses[0].partition_responses[0]
         self.errors += answer.error_code != ErrorCode.NONE
         wanted = fetch.FetchPartition(
@@ -125,12 +157,15 @@ class Polite:
         job = self._job
         leaders = await _leaders(job["bootstrap"], job["topic"])
         clients = []
+        served = Served(job["counter"])
         for number in range(job["clients"]):
             partition = number % len(leaders)
             connection = await KafkaConnection.open(
                 RealNetwork(), *leaders[partition], client_id=f"polite-{number}"
             )
-            clients.append(_PoliteClient(connection, job["topic"], partition, job["record_bytes"]))
+            clients.append(
+                _PoliteClient(connection, job["topic"], partition, job["record_bytes"], served)
+            )
         per_s: float = job["per_s"]
         spread = 1 / per_s / len(clients)  # so that they do not send at the same moment
         try:
@@ -147,6 +182,8 @@ class Polite:
             "p99_ms": percentile(acknowledged, 99) * 1e3,
             "fetch_p50_ms": percentile(fetched, 50) * 1e3,
             "fetch_p99_ms": percentile(fetched, 99) * 1e3,
+            "beside_p50": percentile([float(n) for each in clients for n in each.beside], 50),
+            "beside_p99": percentile([float(n) for each in clients for n in each.beside], 99),
             "requests": len(acknowledged) + len(fetched),
             "errors": sum(each.errors for each in clients),
         }
@@ -156,8 +193,11 @@ class _GreedyConnection(asyncio.BufferedProtocol):
     """Keeps so many requests in flight, all encoded before. Answers are counted, and only the error
     of each is looked at: the client has the cores of the brokers."""
 
-    def __init__(self, frames: Iterator[bytes], pipelined: int, error_at: int) -> None:
+    def __init__(
+        self, frames: Iterator[bytes], pipelined: int, error_at: int, served: Served
+    ) -> None:
         self.answers = 0
+        self._served = served
         self.errors = 0
         self.is_over = False
         self._frames = frames
@@ -191,11 +231,12 @@ class _GreedyConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._reader.received(nbytes)
-        at = self._error_at
+        at, before = self._error_at, self.answers
         while (frame := self._reader.next_frame()) is not None:
             self.answers += 1
             self._in_flight -= 1
             self.errors += frame[at] != 0 or frame[at + 1] != 0
+        self._served.add(self.answers - before)
         self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -224,12 +265,13 @@ class Greedy:
         error_at = 4 + 4 + 2 + len(job["topic"]) + 4 + 4
         loop = asyncio.get_running_loop()
         connections = []
+        served = Served(job["counter"])
         for number in range(job["connections"]):
             partition = number % len(leaders)
             frame = self._frames(partition)
             _, connection = await loop.create_connection(
                 lambda frame=frame: _GreedyConnection(  # type: ignore[misc]
-                    itertools.repeat(frame), job["pipelined"], error_at
+                    itertools.repeat(frame), job["pipelined"], error_at, served
                 ),
                 *leaders[partition],
             )
@@ -274,8 +316,7 @@ class Backfill:
         data = answer.responses[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
             raise RuntimeError(f"a backfill was answered error {data.error_code}")
-        records: Buffer = data.records or b""
-        return records
+        return cast(Buffer, data.records or b"")
 
 
 def _end_of(records: Buffer) -> int:
@@ -289,4 +330,4 @@ def _end_of(records: Buffer) -> int:
     return end_offset
 
 
-KINDS: Final = {"polite": Polite, "greedy": Greedy, "backfill": Backfill}
+KINDS: Final[dict[str, type[Any]]] = {"polite": Polite, "greedy": Greedy, "backfill": Backfill}

@@ -1,7 +1,7 @@
 """What polite clients notice of a greedy client, and of work in the background.
 
     python -m bench tenants                      # one broker
-    python -m bench tenants --brokers 3          # acks=all on three brokers; a replica is moved, too
+    python -m bench tenants --brokers 3          # acks=all on three; a replica is moved, too
     python -m bench tenants --parts greedy --rounds 5
 
 The polite clients send one record when it is due and fetch it, at a fixed rate. Each round measures
@@ -23,6 +23,7 @@ from statistics import median
 
 from bench.processes import ClientProcess, fresh_cluster, wait_whole
 from bench.report import BACKGROUND_RATIO, TENANTS_RATIO, Cell, Report
+from bench.tenant_clients import Served
 from chaos.process_cluster import ProcessCluster
 from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.aio import Admin, Producer
@@ -50,6 +51,8 @@ class Tenants:
         self._admin = admin
         self._options = options
         self._bootstrap = cluster.bootstrap_servers
+        self._counter = str(cluster.directory / "served")
+        Served.create(self._counter)
 
     async def lay_out(self) -> None:
         """Make the topics, and the records that background work needs."""
@@ -88,7 +91,8 @@ class Tenants:
 
     @contextlib.asynccontextmanager
     async def client(self, kind: str, topic: str, **job: object) -> AsyncIterator[ClientProcess]:
-        started = {"client": kind, "topic": topic, "record_bytes": RECORD_BYTES, **job}
+        job |= {"record_bytes": RECORD_BYTES, "counter": self._counter}
+        started = {"client": kind, "topic": topic, **job}
         client = await ClientProcess.start({"bootstrap": self._bootstrap, **started})
         try:
             yield client
@@ -108,11 +112,7 @@ class Tenants:
                 client.ask(do="throughput", seconds=options.seconds + WARM_UP_S + _SETTLE_S)
             )
             await asyncio.sleep(WARM_UP_S)
-            yield (
-                lambda: (
-                    f"{told['answers'] / told['seconds']:,.0f} requests/s, {told['errors']:.0f} errors"
-                )
-            )
+            yield lambda: f"{told['answers'] / told['seconds']:,.0f}/s, {told['errors']:.0f} errors"
             told |= await asked
 
     @contextlib.asynccontextmanager
@@ -205,6 +205,8 @@ def _row(what: str, told: Answer, quiet: Answer, done: str) -> list[Cell]:
         what,
         *(told[name] for name in ("p50_ms", "p99_ms", "fetch_p50_ms", "fetch_p99_ms")),
         *ratios,
+        told["beside_p50"],
+        told["beside_p99"],
         int(told["errors"]),
         done,
     ]
@@ -248,6 +250,8 @@ async def run(options: argparse.Namespace) -> None:
             "fetch p99 ms",
             "ack p99, to quiet",
             "fetch p99, to quiet",
+            "greedy requests between, p50",
+            "greedy requests between, p99",
             "errors",
             "work done",
         ],

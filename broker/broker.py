@@ -120,7 +120,9 @@ class Broker:
         self._certificates = CertificateChanges(config.node_id, config.security, tls)
         self._quotas = BrokerQuotas(config, authorizer, world.clock, registry)
         self._telemetry = ClientTelemetry.of(config, world.clock, world.rng, registry)
-        self._kafka = KafkaServer(config, world.network, registry, tls, self._quotas.addresses)
+        self._kafka = KafkaServer(
+            config, world.network, registry, tls, self._quotas.addresses, world.clock
+        )
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
         self._directories = BrokerDirectories(config, world, cluster_id)

@@ -13,12 +13,14 @@ from runtime.config.addresses import NamedAddress
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
+from runtime.kafka.turns import Turns
 from runtime.logins.listener import ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quota.addresses import AddressQuotas
 from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address, address_text
 from stele.wire.v1.metadata_pb2 import Endpoint
+from stele.world import Clock
 from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class KafkaServer:
         registry: MetricsRegistry,
         tls: TlsListeners,
         addresses: AddressQuotas,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._network = network
@@ -55,6 +58,12 @@ class KafkaServer:
             "stele_connections_waiting_for_memory",
             "Connections that are not read because queued.max.request.bytes is used up.",
             lambda: self.memory.waiting,
+        )
+        self.turns = Turns(clock)
+        registry.gauge(
+            "stele_connections_waiting_for_a_turn",
+            "Connections that are not read because others of the node have their turn.",
+            lambda: self.turns.waiting,
         )
 
     async def bind(
@@ -123,6 +132,7 @@ class _ConnectionFactory:
             max_request_bytes=self._config.socket_request_max_bytes,
             listener_name=self._listener_name,
             memory=self._server.memory,
+            turns=self._server.turns,
             logins=self._logins,
             on_connect=self._server.connections.opened,
             on_close=self._server.closed,

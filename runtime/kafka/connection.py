@@ -2,9 +2,10 @@
 
 Handlers may answer in any order and at any time; the connection writes the answers in the order of
 the requests. It stops reading while the peer does not take its answers, while too much is
-unanswered, and while the node is short of memory (``connection_memory``). Most requests take turns:
-each begins when the answer of the one before is written, as in Kafka. Bytes that are no request
-close the connection, and so does a request that the gate of a SASL listener refuses.
+unanswered, while the node is short of memory (``connection_memory``), and while other connections
+have their turn (``turns``). Most requests of one connection take turns, too: each begins when the
+answer of the one before is written, as in Kafka. Bytes that are no request close the connection,
+and so does a request that the gate of a SASL listener refuses.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, cast
 
 from runtime.kafka.authentication import RAW_TOKEN, Gate
-from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from runtime.kafka.connection_memory import ConnectionMemory, MemoryShare
 from runtime.kafka.loop_share import LoopShare
-from runtime.kafka.requests import Dispatch, PendingRequest, Queue
+from runtime.kafka.requests import Dispatch, PendingRequest, Queue, other_version_needed
+from runtime.kafka.turns import CLIENT_ID_BYTES, Turns
 from runtime.logins.listener import ListenerLogins
-from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader, FrameSizeError
-from stele.wire.kafka.messages import api_versions
 from stele.world import Buffer
 from world.network import ANONYMOUS, Identity
 
@@ -38,7 +38,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     """One connection. ``Network.listen`` makes one per accepted peer through its factory.
 
     ``max_request_bytes`` is ``socket.request.max.bytes``. The hooks are called once each, when the
-    peer is there and when the connection is lost. ``memory`` is shared by a node's connections.
+    peer is there and when the connection is lost. ``memory`` and ``turns`` are shared by a node's
+    connections.
     ``logins``: the listener has SASL, and this is how its clients log in.
     """
 
@@ -49,6 +50,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         max_request_bytes: int,
         listener_name: str,
         memory: ConnectionMemory | None = None,
+        turns: Turns | None = None,
         logins: ListenerLogins | None = None,
         on_connect: Callable[[KafkaServerProtocol], None] | None = None,
         on_close: Callable[[KafkaServerProtocol], None] | None = None,
@@ -82,10 +84,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._on_close = on_close
         self._max_in_flight_requests = max_in_flight_requests
         self._max_in_flight_bytes = max_in_flight_bytes
-        self._memory = memory or ConnectionMemory(-1)
-        self._held_bytes = 0  # as the memory was told last
+        self._memory = MemoryShare(memory or ConnectionMemory(-1), self)
+        self._turns = turns or Turns()
+        self._awaits_turn = False
         self._tls_bytes = 0  # what encryption holds for the connection
-        self._awaits_memory = False
         self._max_request_bytes = max_request_bytes
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
         self._transport: asyncio.Transport | None = None
@@ -140,7 +142,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def memory_freed(self) -> None:
         """See ``Holder``."""
-        self._awaits_memory = False
+        self._memory.freed()
         self._process()
 
     def give_way(self) -> bool:
@@ -239,9 +241,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
         self._next = None
         self._decoding = None
-        self._memory.leave(self)
-        self._memory.change(-self._held_bytes)
-        self._held_bytes = 0
+        self._turns.leave(self)
+        self._memory.close()
         for request in lost:
             withdraw, request.withdraw = request.withdraw, None
             if withdraw is not None:
@@ -286,9 +287,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _note_held(self) -> None:
         held = self._reader.held_bytes + self._pending_memory_bytes + self._unsent_bytes
         held += self._tls_bytes
-        if held != self._held_bytes and self._transport is not None:
-            delta, self._held_bytes = held - self._held_bytes, held
-            self._memory.change(delta)
+        if self._transport is not None:
+            self._memory.note(held)
 
     def _may_take(self) -> bool:
         """Whether the next request may be taken, if there is memory."""
@@ -303,9 +303,6 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             and self._pending_bytes < self._max_in_flight_bytes
         )
 
-    def _lacks_memory(self) -> bool:
-        return self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
-
     def _process(self) -> None:
         """Take the frames that are there, as far as is allowed.
 
@@ -313,21 +310,44 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """
         if self._is_processing:
             return
-        clock = self._handlers.turn_clock
-        if clock is None:
-            self._process_frames()
+        if self._awaits_turn or (self._turns.is_contended and self._has_request()):
+            self._await_turn()
+            self._settle()
         else:
-            self.loop_share.run(clock, self._process_frames)
+            self._turns.run(self)
+
+    def _has_request(self) -> bool:
+        """Whether a request is there that may be taken, or begun, now."""
+        if self._next is not None:
+            return self._turn is None and self._is_writable and self._unmute is None
+        return self._may_take() and not self._memory.is_lacking and self._reader.has_frame
+
+    def _await_turn(self) -> None:
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            named = self.client_id or kafka.client_id_within(self._reader.peek(CLIENT_ID_BYTES))
+            self._turns.wait(self, self.principal, named)
+
+    def take_turn(self) -> int:
+        """See ``Taker``."""
+        self._awaits_turn = False
+        before = self.requests
+        self._timed(self._process_frames)
+        return self.requests - before
 
     def _process_frames(self) -> None:
         self._is_processing = True
+        last = self.requests + self._turns.requests
         try:
             while not self.is_closed:
                 if self._next is not None:
                     if not self._begin_next():
                         break
                     continue
-                if not self._may_take() or self._lacks_memory():
+                if not self._may_take() or self._memory.is_lacking:
+                    break
+                if self.requests == last and self._reader.has_frame:
+                    self._await_turn()
                     break
                 frame = self._reader.next_frame()
                 if frame is None:
@@ -341,7 +361,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._refuse(error.message)
         finally:
             self._is_processing = False
-        is_over = self._is_draining or (self._is_ended and self._unmute is None)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Close the connection if it is over, or read on if it may."""
+        is_held_back = self._unmute is not None or self._awaits_turn
+        is_over = self._is_draining or (self._is_ended and not is_held_back)
         if is_over and not self._pending:
             self.close()
         else:
@@ -356,23 +381,15 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._is_ended:
             return
         may_take = self._may_take()
-        awaits_memory = may_take and self._lacks_memory()
-        if awaits_memory or self._awaits_memory:
-            self._await_memory(awaits_memory)
-        may_read = may_take and not awaits_memory
+        awaits_memory = may_take and self._memory.is_lacking
+        self._memory.wait(awaits_memory)
+        may_read = may_take and not awaits_memory and not self._awaits_turn
         if may_read and not self._is_reading:
             self._is_reading = True
             transport.resume_reading()
         elif not may_read and self._is_reading:
             self._is_reading = False
             transport.pause_reading()
-
-    def _await_memory(self, awaits: bool) -> None:
-        self._awaits_memory = awaits
-        if awaits:
-            self._memory.wait(self)
-        else:
-            self._memory.leave(self)
 
     def _take(self, frame: bytearray) -> None:
         self.requests += 1
@@ -517,10 +534,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
                 f"API key {header.api_key} version {header.api_version} is not served here"
             )
             return
-        api = api_versions.API
-        own = api_versions.ApiVersion(api.key, api.min_version, api.max_version)
-        answer = api_versions.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [own])
-        self._send(self._begin(header._replace(api_version=0), size_bytes), answer)
+        self._send(self._begin(header._replace(api_version=0), size_bytes), other_version_needed())
 
     def _refuse(self, reason: str) -> None:
         """Take nothing more from this peer; its earlier requests are still answered."""

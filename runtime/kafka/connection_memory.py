@@ -35,6 +35,46 @@ class Holder(Protocol):
         ...
 
 
+class MemoryShare:
+    """What one connection holds."""
+
+    __slots__ = ("_awaits", "_held_bytes", "_holder", "_memory")
+
+    def __init__(self, memory: ConnectionMemory, holder: Holder) -> None:
+        self._memory = memory
+        self._holder = holder
+        self._held_bytes = 0  # as the memory was told last
+        self._awaits = False
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether the connection must wait for more."""
+        return self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
+
+    def note(self, held_bytes: int) -> None:
+        """The connection holds so much now."""
+        if held_bytes != self._held_bytes:
+            delta, self._held_bytes = held_bytes - self._held_bytes, held_bytes
+            self._memory.change(delta)
+
+    def wait(self, awaits: bool) -> None:
+        """Whether the connection waits for more."""
+        if awaits:
+            self._memory.wait(self._holder)
+        elif self._awaits:
+            self._memory.leave(self._holder)
+        self._awaits = awaits
+
+    def freed(self) -> None:
+        """The wait is over."""
+        self._awaits = False
+
+    def close(self) -> None:
+        """The connection is lost."""
+        self._memory.leave(self._holder)
+        self.note(0)
+
+
 class ConnectionMemory:
     """``limit_bytes`` is ``queued.max.request.bytes``; -1: none."""
 

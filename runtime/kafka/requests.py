@@ -7,7 +7,9 @@ from collections.abc import Callable, Generator
 from typing import Protocol
 
 from runtime.quota.precedence import Client
+from stele.errors import ErrorCode
 from stele.wire import kafka
+from stele.wire.kafka.messages import api_versions
 from stele.world import Buffer
 
 
@@ -67,6 +69,13 @@ class Dispatch(Protocol):
         """A request has waited for this time in a queue. It is not called for requests that need
         not wait."""
         ...
+
+
+def other_version_needed() -> kafka.Struct:
+    """The answer to ApiVersions of a version that is not served: which are (KIP-511)."""
+    api = api_versions.API
+    own = api_versions.ApiVersion(api.key, api.min_version, api.max_version)
+    return api_versions.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [own])
 
 
 class PendingRequest:

@@ -120,6 +120,16 @@ def memory_of_elements(size_bytes: int) -> int:
     return min(DECODED_PER_BYTE_MAX * size_bytes, most)
 
 
+def client_id_within(beginning: Buffer) -> str:
+    """The client id, or its beginning, of a request of which only the first bytes are there. It is
+    empty where there is none, and nothing is checked."""
+    if len(beginning) < _REQUEST_HEADER.size:
+        return ""
+    size = _REQUEST_HEADER.unpack_from(beginning, 0)[3]
+    position = _REQUEST_HEADER.size
+    return str(beginning[position : position + max(size, 0)], "utf-8", "replace")
+
+
 def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
     """The header of a request, the position of its message, and the API that decodes it.
 

@@ -75,6 +75,27 @@ class FrameReader:
         """Whether a frame has begun and is not complete: the end of the stream would cut it off."""
         return self._frame is not None or self._end > self._start
 
+    @property
+    def has_frame(self) -> bool:
+        """Whether ``next_frame`` would return a frame, or raise an error."""
+        if self._frame is not None:
+            return self._filled == self._frame_size
+        available = self._end - self._start - SIZE_BYTES
+        if available < 0:
+            return False
+        (size,) = _SIZE.unpack_from(self._chunk, self._start)
+        return bool(size <= available or not 0 <= size <= self.max_bytes)
+
+    def peek(self, size: int) -> bytes:
+        """The first bytes of the frame that ``next_frame`` would return, and at most ``size``."""
+        if self._frame is not None:
+            return bytes(self._frame[:size])
+        start = self._start + SIZE_BYTES
+        if start > self._end:
+            return b""
+        (frame_size,) = _SIZE.unpack_from(self._chunk, self._start)
+        return bytes(self._chunk[start : min(start + min(size, frame_size), self._end)])
+
     def get_buffer(self) -> memoryview:
         """The memory to receive into. It is never empty if ``next_frame`` is called until None."""
         frame = self._frame

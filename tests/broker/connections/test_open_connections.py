@@ -48,7 +48,8 @@ async def listening(
     network = RealNetwork()
     tls = TlsListeners(network, RealClock(), registry)
     config = two_listeners(**named)
-    server = KafkaServer(config, network, registry, tls, addresses or AddressQuotas({}))
+    quotas = addresses or AddressQuotas({})
+    server = KafkaServer(config, network, registry, tls, quotas, RealClock())
     await server.bind(cast(KafkaApis, _NoApis()))
     return server
 

@@ -34,7 +34,13 @@ def test_frames_come_out_as_they_went_in(sizes: list[int], pieces: list[int]) ->
         del buffer
         reader.received(size)
         position, turn = position + size, turn + 1
-        while (frame := reader.next_frame()) is not None:
+        while True:
+            has_frame, beginning = reader.has_frame, reader.peek(7)
+            frame = reader.next_frame()
+            assert has_frame == (frame is not None)
+            if frame is None:
+                break
+            assert beginning == frame[:7]
             frames.append(frame)
     assert frames == [framed(size, seed)[4:] for seed, size in enumerate(sizes)]
     assert not reader.has_partial
@@ -81,5 +87,6 @@ def test_sizes_out_of_bounds_are_refused(size: int) -> None:
     reader = FrameReader(100)
     reader.get_buffer()[:4] = struct.pack(">i", size)
     reader.received(4)
+    assert reader.has_frame
     with pytest.raises(MalformedMessageError, match="at most 100"):
         reader.next_frame()

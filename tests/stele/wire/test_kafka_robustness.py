@@ -298,3 +298,14 @@ def test_uvarints(value: int) -> None:
 def test_uvarints_that_are_too_long_are_refused(data: bytes) -> None:
     with pytest.raises(wire.MalformedMessageError):
         read_uvarint(data, 0)
+
+
+@pytest.mark.parametrize("client_id", [None, "", "orders-1", "Bücher", "k" * 500])
+def test_a_client_id_is_found_in_the_beginning_of_a_request(client_id: str | None) -> None:
+    for version in (0, 3):  # of ApiVersions, without and with tagged fields in the header
+        message = api_versions.ApiVersionsRequest()
+        frame = b"".join(wire.encode_request(api_versions.API, version, 7, client_id, message))[4:]
+        told = client_id or ""
+        assert wire.client_id_within(frame) == told
+        for size in range(len(frame)):
+            assert told.startswith(wire.client_id_within(frame[:size]).rstrip("\ufffd"))

@@ -1,0 +1,114 @@
+"""When each connection of a node may take requests, so that no client keeps the loop from others.
+
+As long as the node keeps up, a connection takes what it has received at once. In one go it takes at
+most ``TURN_REQUESTS``. When connections have taken requests for ``BURST_S`` without a pause, or one
+has more than fits in one go, they wait for one another: ``turn_order`` says who is next, and after
+each ``BURST_S`` of work the loop looks for input and completions. A connection that waits is not
+read, so what a greedy client sends stays with it. Nobody is refused anything.
+
+An example: a client has eight connections with 200 requests each, and a request takes 0.1 ms.
+Another client's request would wait for all that the eight have received, 51 ms with 64 requests
+in flight on each of them. With turns it waits for one turn, some 0.8 ms, and for the rest of a
+burst.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final, Protocol
+
+from runtime.kafka.turn_order import TurnOrder
+from stele.world import Clock
+
+BURST_S: Final = 0.001
+"""So long connections take requests before the loop does anything else."""
+
+TURN_REQUESTS: Final = 8
+"""A connection's turn ends after so many requests, and where it must receive more. So it is about a
+chunk of small requests (``FrameReader``) or one large request."""
+
+CLIENT_ID_BYTES: Final = 128
+"""So many bytes from the beginning of a request tell client ids apart."""
+
+REQUEST_FLOOR_S: Final = 0.00005
+"""A request costs at least so much. Handlers that go on later have more work than is measured in
+the turn, and in the simulator no work takes any time."""
+
+_FREE_TURNS: Final = 4
+"""So many turns may pass before a callback is due that finds out that the loop goes round."""
+
+
+class Taker(Protocol):
+    """A connection."""
+
+    def take_turn(self) -> int:
+        """Take some of the requests that are there. Returns their number. If there are more, it
+        waits again by itself."""
+        ...
+
+
+class Turns:
+    """Shared by all connections of a node. Without a clock each connection takes all at once."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._now_s: Final = clock.monotonic if clock is not None else None
+        self.requests: Final = sys.maxsize if clock is None else TURN_REQUESTS
+        self._order: TurnOrder[Taker] = TurnOrder()
+        self._taken_s = 0.0  # by turns since the loop last went round
+        self._free_turns = 0  # of these, those that nobody waited for
+        self._is_due = False  # _go_on is about to be called
+
+    @property
+    def waiting(self) -> int:
+        """How many connections wait."""
+        return len(self._order)
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether a connection must wait for its turn."""
+        return self._taken_s >= BURST_S or len(self._order) > 0
+
+    def wait(self, taker: Taker, user: str, client_id: str) -> None:
+        """Call ``take_turn`` when it is the connection's turn."""
+        self._order.wait(taker, user, client_id)
+        self._arm()
+
+    def leave(self, taker: Taker) -> None:
+        """Wait no more."""
+        self._order.leave(taker)
+
+    def run(self, taker: Taker) -> None:
+        """A turn that nobody has to wait for."""
+        now_s = self._now_s
+        if now_s is None:
+            taker.take_turn()
+            return
+        began_s = now_s()
+        requests = taker.take_turn()
+        if requests:
+            self._taken_s += max(now_s() - began_s, requests * REQUEST_FLOOR_S)
+            self._free_turns += 1
+            if self._free_turns >= _FREE_TURNS:
+                self._arm()
+
+    def _arm(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The loop has gone round."""
+        self._is_due = False
+        self._free_turns = 0
+        self._taken_s = 0.0
+        order, now_s = self._order, self._now_s
+        assert now_s is not None
+        while order and self._taken_s < BURST_S:
+            began_s = now_s()
+            requests = order.next().take_turn()
+            cost_s = max(now_s() - began_s, requests * REQUEST_FLOOR_S, REQUEST_FLOOR_S)
+            order.spent(cost_s)
+            self._taken_s += cost_s
+        if order or self._taken_s >= BURST_S:
+            self._arm()

@@ -1,0 +1,196 @@
+"""Connections that take turns: what waits, what is read, and who is served first.
+
+The clock stands still, so each request costs what it costs at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from runtime.kafka.turns import BURST_S, REQUEST_FLOOR_S, TURN_REQUESTS, Turns
+from stele.wire import kafka
+from stele.wire.kafka.messages import find_coordinator
+from tests.support.kafka_server import ANSWER, Handlers, Server, request
+
+BURST = round(BURST_S / REQUEST_FLOOR_S)  # requests
+
+
+class StandingClock:
+    def monotonic(self) -> float:
+        return 1.0
+
+    def time_ms(self) -> int:
+        return 1_000
+
+
+class Node:
+    """Connections that share their turns and their handlers."""
+
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.turns = Turns(StandingClock())
+        self.handlers = Handlers((lambda _: ANSWER) if at_once else None)
+
+    def connect(self) -> Server:
+        return Server(self.handlers, turns=self.turns)
+
+    def taken(self, client_id: str) -> int:
+        return sum(header.client_id == client_id for header, _, _ in self.handlers.taken)
+
+    async def rounds(self, is_enough: Callable[[], bool] | None = None, most: int = 1000) -> int:
+        """Let the loop go round until it is enough, or until no connection waits. Returns how often
+        it did."""
+        is_enough = is_enough or (lambda: not self.turns.waiting)
+        for number in range(most):
+            if is_enough():
+                return number
+            await asyncio.sleep(0)
+        raise AssertionError(f"{self.turns.waiting} connections wait")
+
+
+def many(count: int, client_id: str) -> bytes:
+    return b"".join(request(number, client_id) for number in range(count))
+
+
+async def test_a_connection_takes_a_few_requests_at_once_and_the_others_in_turns() -> None:
+    node = Node()
+    server = node.connect()
+    server.feed(many(100, "c"))
+    assert node.taken("c") == TURN_REQUESTS
+    assert not server.transport.is_reading()
+    assert await node.rounds() >= (100 - TURN_REQUESTS) // (BURST + TURN_REQUESTS)
+    assert node.taken("c") == 100
+    assert server.answers() == list(range(100))
+    assert server.transport.is_reading()
+
+
+async def test_a_request_waits_for_one_turn_of_a_client_with_many_connections() -> None:
+    node = Node()
+    for _ in range(8):
+        node.connect().feed(many(60, "greedy"))
+    before = node.taken("greedy")
+    assert before <= BURST + TURN_REQUESTS
+    polite = node.connect()
+    polite.feed(request(7, "polite"))
+    assert node.taken("polite") == 0
+    await asyncio.sleep(0)
+    assert node.taken("polite") == 1
+    assert polite.answers() == [7]
+    order = [header.client_id for header, _, _ in node.handlers.taken[before:]]
+    assert order.index("polite") <= BURST + TURN_REQUESTS
+    await node.rounds()
+    assert node.taken("greedy") == 8 * 60
+
+
+async def test_a_burst_of_single_requests_is_bounded_whoever_sends_them() -> None:
+    node = Node()
+    servers = [node.connect() for _ in range(100)]
+    for number, server in enumerate(servers):
+        server.feed(request(number, f"client-{number}"))
+    assert len(node.handlers.taken) == BURST
+    assert node.turns.waiting == 100 - BURST
+    await asyncio.sleep(0)
+    assert len(node.handlers.taken) == 2 * BURST
+    await node.rounds()
+    assert [server.answers() for server in servers] == [[number] for number in range(100)]
+
+
+async def test_a_client_id_gets_as_much_as_another_of_the_same_user() -> None:
+    node = Node()
+    for _ in range(20):
+        node.connect().feed(many(60, "greedy"))
+    other = node.connect()
+    other.feed(many(60, "other"))
+    await node.rounds(lambda: node.taken("other") == 60)
+    assert node.taken("greedy") <= 60 + 3 * (BURST + TURN_REQUESTS)
+    await node.rounds()
+
+
+async def test_without_contention_nobody_waits() -> None:
+    node = Node()
+    server = node.connect()
+    for number in range(1000):
+        server.feed(request(number))
+        assert len(node.handlers.taken) == number + 1
+        await asyncio.sleep(0)
+
+
+async def test_half_a_frame_takes_no_turn() -> None:
+    node = Node()
+    node.connect().feed(many(60, "greedy"))
+    assert node.turns.is_contended
+    slow = node.connect()
+    frame = request(3, "slow")
+    slow.feed(frame[:10])
+    assert slow.transport.is_reading()
+    slow.feed(frame[10:])
+    assert not slow.transport.is_reading()
+    await node.rounds()
+    assert slow.answers() == [3]
+
+
+async def test_a_large_frame_arrives_while_others_wait() -> None:
+    node = Node(at_once=False)
+    for _ in range(30):
+        node.connect().feed(many(60, "greedy"))
+    large = find_coordinator.FindCoordinatorRequest(key="k" * 30_000)
+    frame = b"".join(kafka.encode_request(find_coordinator.API, 2, 5, "large", large))
+    server = node.connect()
+    assert server.feed(frame, piece=1000) == len(frame)
+    await node.rounds()
+    assert node.taken("large") == 1
+
+
+async def test_a_peer_that_sends_no_more_still_gets_all_answers() -> None:
+    node = Node()
+    server = node.connect()
+    server.feed(many(40, "c"))
+    assert server.protocol.eof_received()
+    assert not server.transport.is_closing()
+    await node.rounds()
+    assert server.answers() == list(range(40))
+    assert server.transport.is_closing()
+
+
+async def test_a_lost_connection_waits_no_more() -> None:
+    node = Node()
+    server = node.connect()
+    server.feed(many(40, "c"))
+    server.transport.close()
+    server.protocol.connection_lost(None)
+    assert node.turns.waiting == 0
+    await asyncio.sleep(0)
+    assert node.taken("c") == TURN_REQUESTS
+
+
+async def test_a_draining_connection_takes_nothing_and_closes() -> None:
+    node = Node()
+    server = node.connect()
+    server.feed(many(40, "c"))
+    server.protocol.drain()
+    assert server.transport.is_closing()
+    await node.rounds()
+    assert node.taken("c") == TURN_REQUESTS
+
+
+async def test_a_muted_connection_takes_nothing_when_its_turn_comes() -> None:
+    node = Node()
+    server = node.connect()
+    server.feed(many(40, "c"))
+    server.protocol.mute(0.01)
+    await node.rounds()
+    assert node.taken("c") == TURN_REQUESTS
+    async with asyncio.timeout(10):
+        await node.rounds(lambda: not server.protocol.is_muted, most=sys.maxsize)
+    await node.rounds()
+    assert node.taken("c") == 40
+
+
+async def test_a_refused_frame_closes_the_connection_also_while_others_wait() -> None:
+    node = Node()
+    node.connect().feed(many(60, "greedy"))
+    server = node.connect()
+    server.feed((-5).to_bytes(4, "big", signed=True))
+    await node.rounds()
+    assert server.transport.is_closing()
