@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import reassignment_throttles as throttles
+from cli.broker_latency import BrokerLatency
 from cli.command_list import CommandList
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, broker_ids_of
 from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
+from cli.reassignment_auto import AUTO, PacedMoves
 from cli.reassignment_file import (
     Assignments,
     LogDirs,
@@ -118,12 +122,20 @@ def execute(
         ),
     ] = False,
     throttle: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--throttle",
-            min=1,
-            metavar="BYTES_PER_S",
-            help="Limit of what each broker sends and fetches for moves; `verify` removes it.",
+            metavar="BYTES_PER_S|auto",
+            help="Limit of what each broker sends and fetches for moves; `verify` removes it. "
+            "auto: waits for the end, and lets moves go as fast as producers hardly notice.",
+        ),
+    ] = None,
+    metrics_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-servers",
+            metavar="HOST:PORT,…",
+            help="With --throttle auto: the metrics.listener of the brokers, whose latency counts.",
         ),
     ] = None,
     log_dirs_throttle: Annotated[
@@ -141,35 +153,85 @@ def execute(
 ) -> None:
     """Begin to move partitions as a plan says; another target replaces the one before."""
     plan, log_dirs = read_plan(plan_file)
+    rate, look = _throttle_of(throttle, metrics_servers)
     with connect(bootstrap, timeout) as admin:
         states = _planned_states(admin, plan)
         directories = Directories.of(admin, log_dirs)
         directories.check(log_dirs)
         active = admin.list_partition_reassignments()
-        if active and not additional:
+        is_resumed = look is not None and _are_of(plan, active)
+        if active and not additional and not is_resumed:
             raise CommandError(
                 f"{len(active)} partitions are being moved already, such as {next(iter(active))}: "
                 "wait until `stele reassign list` shows none, or give --additional"
             )
+        settled = {each: _settled(states[each]) for each in plan}
+        current = Plan(settled, directories.present(log_dirs))
+
+        def begin() -> None:
+            if log_dirs_throttle is not None:
+                throttles.set_log_dirs_rate(admin, log_dirs, log_dirs_throttle)
+            # First, so that new replicas are made where they are to be.
+            admin.alter_replica_log_dirs(log_dirs)
+            admin.alter_partition_reassignments(
+                plan, allow_replication_factor_change=not keep_factor
+            )
+            if rate is not None or log_dirs_throttle is not None:
+                note(
+                    "stele: run `stele reassign verify` until all is completed: it removes the "
+                    "throttles"
+                )
+            _print_begun(current, Plan(plan, log_dirs), as_json=as_json)
+
+        moving = _states(admin, {topic for topic, _ in active}) if active else {}
+        limits = partial(throttles.changes, {**moving, **states}, plan)
         if throttle is not None:
             throttles.check_brokers(admin, plan)
-            moving = _states(admin, {topic for topic, _ in active}) if active else {}
-            admin.alter_configs(throttles.changes({**moving, **states}, plan, throttle))
-        if log_dirs_throttle is not None:
-            throttles.set_log_dirs_rate(admin, log_dirs, log_dirs_throttle)
-        # First, so that new replicas are made where they are to be.
-        admin.alter_replica_log_dirs(log_dirs)
-        admin.alter_partition_reassignments(plan, allow_replication_factor_change=not keep_factor)
-    if throttle is not None or log_dirs_throttle is not None:
-        note("stele: run `stele reassign verify` until all is completed: it removes the throttles")
-    current = Plan({each: _settled(states[each]) for each in plan}, directories.present(log_dirs))
+        if rate is not None:
+            admin.alter_configs(limits(rate))
+        if look is None:
+            begin()
+            return
+        paced = PacedMoves(admin, limits, look, time.sleep, is_resumed=is_resumed)
+        with paced.begun():
+            begin()
+            paced.follow(lambda: bool(admin.list_partition_reassignments(sorted(plan))))
+
+
+def _throttle_of(
+    throttle: str | None, metrics_servers: str | None
+) -> tuple[int | None, Callable[[], float | None] | None]:
+    """The rate, or with ``auto`` what measures the tenants' latency."""
+    if throttle == AUTO:
+        if not metrics_servers:
+            raise UsageError(
+                "--throttle auto measures the latency of producers: --metrics-servers HOST:PORT,… "
+                "names the metrics.listener of the brokers"
+            )
+        return None, BrokerLatency(metrics_servers.split(",")).look
+    if metrics_servers is not None:
+        raise UsageError("--metrics-servers goes with --throttle auto")
+    if throttle is None:
+        return None, None
+    if not throttle.isdecimal() or not int(throttle):
+        raise UsageError(
+            f"--throttle {throttle}: neither auto nor a number of bytes per second, 1 or more"
+        )
+    return int(throttle), None
+
+
+def _are_of(plan: Assignments, active: Mapping[TopicPartition, PartitionReassignment]) -> bool:
+    """Whether there are moves under way, and all of them are the plan's."""
+    return bool(active) and all(
+        plan.get((topic, partition)) == move.target_replicas
+        for (topic, partition), move in active.items()
+    )
+
+
+def _print_begun(current: Plan, target: Plan, *, as_json: bool) -> None:
     if as_json:
-        print_json({"current": document(*current), "target": document(plan, log_dirs)})
-    else:
-        _print_begun(current, Plan(plan, log_dirs))
-
-
-def _print_begun(current: Plan, target: Plan) -> None:
+        print_json({"current": document(*current), "target": document(*target)})
+        return
     rows = [
         (*each, _ids(current.assignments[each]), _ids(target.assignments[each]))
         for each in target.names
