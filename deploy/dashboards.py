@@ -411,7 +411,62 @@ _QUORUM = Dashboard(
     ],
 )
 
-DASHBOARDS: Final = (_CLUSTER, _BROKER, _TOPICS, _GROUPS, _QUORUM)
+_TENANTS = Dashboard(
+    "stele-tenants",
+    "Stele: tenants",
+    [
+        *(
+            Panel(
+                title,
+                unit,
+                [
+                    Query(
+                        f'topk(20, sum by (user, client_id) (stele_quota_usage{{quota="{key}"}}))',
+                        "{{user}} {{client_id}}",
+                    )
+                ],
+                f"{what} The 20 clients with a quota that use most, over all brokers.",
+            )
+            for title, unit, key, what in (
+                ("Written by clients", "Bps", "producer_byte_rate", "Bytes of Produce requests."),
+                ("Read by clients", "Bps", "consumer_byte_rate", "Bytes of records."),
+                (
+                    "Time of event loops by clients",
+                    "percent",
+                    "request_percentage",
+                    "100 is all that one broker has.",
+                ),
+            )
+        ),
+        Panel(
+            "Waits for quotas",
+            "percentunit",
+            [
+                Query(
+                    "topk(20, sum by (user, client_id) "
+                    f"(rate(stele_quota_throttled_seconds[{_RATE}])))",
+                    "{{user}} {{client_id}}",
+                )
+            ],
+            "The share of the time in which clients were told to wait. Above 1: several clients "
+            "share the quota, or several brokers hold them back.",
+        ),
+        Panel(
+            "Connections that are not read",
+            "short",
+            [Query("stele_connections_muted", "{{instance}}")],
+            "Because their client is above a quota.",
+        ),
+        Panel(
+            "Time of event loops by nodes",
+            "percentunit",
+            [Query(f"rate(stele_exempt_request_seconds_total[{_RATE}])", "{{instance}}")],
+            "Requests of other nodes, which no quota holds back. Counted while there are quotas.",
+        ),
+    ],
+)
+
+DASHBOARDS: Final = (_CLUSTER, _BROKER, _TOPICS, _GROUPS, _QUORUM, _TENANTS)
 
 
 def of_cluster(expression: str) -> str:

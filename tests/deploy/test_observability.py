@@ -22,7 +22,7 @@ import pytest
 from bench.processes import metrics_of
 from chaos.process_cluster import ProcessCluster, is_free
 from deploy.dashboards import DASHBOARDS, DIRECTORY, of_cluster, render
-from stele import Admin, Consumer, Producer
+from stele import Admin, Consumer, Producer, QuotaAlteration
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -138,6 +138,9 @@ def prometheus(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    quota = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_percentage": 1e6}
+    with Admin(bootstrap) as admin:  # so high that it holds nobody back
+        admin.alter_client_quotas([QuotaAlteration({"user": None}, quota)])
     end = threading.Event()
     busy = threading.Thread(target=keep_busy, args=(bootstrap, create_topic(3, 3), end))
     busy.start()
@@ -154,6 +157,8 @@ def prometheus(
         busy.join()
         process.terminate()
         process.wait(30)
+        with Admin(bootstrap) as admin:
+            admin.alter_client_quotas([QuotaAlteration({"user": None}, dict.fromkeys(quota))])
 
 
 def test_every_panel_shows_data(prometheus: Prometheus, bootstrap: str) -> None:

@@ -207,6 +207,11 @@ ROOMS = (
         ),
     ),
     Room(
+        "telemetry",
+        ("broker/telemetry/*.py", "metadata/client_metrics.py"),
+        ("tests/broker/telemetry", "tests/metadata/test_client_metrics.py"),
+    ),
+    Room(
         "token",
         (
             "security/delegation_tokens.py",
