@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from bench.maven import Coordinates, MavenError, fetched
 from chaos.process_cluster import ProcessCluster
 from stele import Admin, NewTopic
 from stele.admin.descriptions import ConfigResource
@@ -17,6 +21,7 @@ from stele.admin.descriptions import ConfigResource
 pytestmark = pytest.mark.processes
 
 PATIENCE_S = 60.0
+KAFKA_CLIENTS = Coordinates("org.apache.kafka", "kafka-clients", "4.3.1")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,52 @@ def series(cluster: ProcessCluster, client_id: str) -> list[str]:
         for each in lines
         if each.startswith("stele_client_metric{") and f'client_id="{client_id}"' in each
     ]
+
+
+JAVA = """
+import java.util.*;
+import org.apache.kafka.clients.producer.*;
+
+public class Pushes {
+    public static void main(String[] given) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", given[0]);
+        settings.put("client.id", "java-producer");
+        String serializer = "org.apache.kafka.common.serialization.StringSerializer";
+        settings.put("key.serializer", serializer);
+        settings.put("value.serializer", serializer);
+        try (Producer<String, String> producer = new KafkaProducer<>(settings)) {
+            while (System.in.available() == 0) {
+                producer.send(new ProducerRecord<>("t", "v")).get();
+                Thread.sleep(100);
+            }
+        }
+    }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no JDK is installed")
+def test_the_client_in_java_pushes(cluster: ProcessCluster, tmp_path: Path) -> None:
+    try:
+        folder = fetched(f"kafka-clients-{KAFKA_CLIENTS.version}", [KAFKA_CLIENTS])
+    except MavenError as error:
+        pytest.skip(str(error))
+    source = tmp_path / "Pushes.java"
+    source.write_text(JAVA)
+    process = subprocess.Popen(
+        ["java", "-cp", f"{folder}/*", str(source), cluster.bootstrap_servers],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    found: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not found and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.2)
+        found = series(cluster, "java-producer")
+    _, said = process.communicate(b"stop")
+    assert any("org.apache.kafka.producer.record.send.total" in each for each in found), said
+    assert all("apache-kafka-java" in each for each in found)
 
 
 def test_librdkafka_pushes_what_a_producer_and_a_consumer_measure(cluster: ProcessCluster) -> None:
