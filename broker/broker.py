@@ -403,6 +403,7 @@ class Broker:
             why_not_certificates=self._certificates.why_not,
             telemetry=self._telemetry,
             connections=lambda: self._kafka.connections.open,
+            tracer=world.tracer,
         )
 
     def _assemble_transactions(self) -> None:

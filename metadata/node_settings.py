@@ -436,6 +436,19 @@ class NodeSettings:
         "Each is a time series of its own. Clients that were silent longest go first.",
         minimum=0,
     )
+    # Traces of requests, which Kafka has not.
+    telemetry_traces_sample = double(
+        0.0,
+        "The part of the clients' requests that are traced by OpenTelemetry, from 0 (none) to 1. "
+        "It needs the extra otel.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    telemetry_traces_endpoint = string(
+        "",
+        "Where traces are sent by OTLP over HTTP, for example http://collector:4318. Empty: as "
+        "OTEL_EXPORTER_OTLP_ENDPOINT says, or http://localhost:4318.",
+    )
     # The log.
     log_retention_check_interval_ms = long(
         300000,

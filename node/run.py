@@ -19,6 +19,7 @@ from runtime.config.node import NodeConfig
 from runtime.real.clock import RealClock
 from runtime.real.limits import raise_open_file_limit
 from runtime.real.process_metrics import declare_process_metrics
+from runtime.real.tracing import OtelTracer, tracer_of
 from runtime.real.watchdog import Watchdog
 from runtime.real.world import RealWorld
 from stele.errors import SteleError
@@ -42,15 +43,18 @@ def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = No
     now = datetime.fromtimestamp(RealClock().time_ms() / 1000, UTC)
     try:
         check_start(config, now)
+        tracer = tracer_of(config)
     except SteleError as error:
         _tell(str(error))
         return EXIT_FAILED
     raise_open_file_limit()
-    return uvloop.run(_main(config, on_ready))
+    return uvloop.run(_main(config, tracer, on_ready))
 
 
-async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> int:
-    world = RealWorld(syncs_in_kernel=config.log_sync_method == "kernel")
+async def _main(
+    config: NodeConfig, tracer: OtelTracer | None, on_ready: Callable[[Node], None] | None
+) -> int:
+    world = RealWorld(syncs_in_kernel=config.log_sync_method == "kernel", tracer=tracer)
     node = build(config, world.world)
     watchdog = Watchdog(node.registry)
     declare_process_metrics(node.registry, stele.__version__)
@@ -61,6 +65,8 @@ async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> 
         watchdog.stop()
         try:
             await world.stop_serving()
+            if tracer is not None:
+                await tracer.close()
         finally:
             world.close()
 

@@ -8,6 +8,7 @@ from stele.world import Clock, Rng
 from world.compute import Compute
 from world.disk import Disk
 from world.network import Network
+from world.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,4 @@ class World:
     network: Network
     rng: Rng
     compute: Compute
+    tracer: Tracer | None = None

@@ -86,6 +86,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
 from stele.wire.kafka.messages.fetch import FetchRequest
+from world.tracing import Span, Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -253,6 +254,8 @@ class KafkaApis:
     def handle(self, request: PendingRequest, message: Struct) -> None:
         request_context = self._context_of(request)
         request.began_s = self._context.clock.monotonic()
+        if (tracer := self._context.tracer) is not None:
+            request.span = _begin(tracer, request_context, request.header, message)
         if (manager := self._quotas.manager) is not None:
             take_up(self._quotas, manager, request_context.caller, request, message)
         served = self._served[request.header.api_key]
@@ -268,6 +271,8 @@ class KafkaApis:
             cast(KafkaServerProtocol, request.connection).errors += 1
         took_s = self._context.clock.monotonic() - request.began_s
         self._meter(request.header.api_key).answered(took_s, request.local_s)
+        if request.span is not None:
+            _end(request.span, took_s, request.local_s)
 
     def waited(self, header: RequestHeader, queue: Queue, waited_s: float) -> None:
         self._meter(header.api_key).waited(queue, waited_s)
@@ -312,8 +317,9 @@ class KafkaApis:
             task.add_done_callback(self._tasks.pop)
             return
         assert served.handle is not None
+        handle = served.handle if request.span is None else request.span.around(served.handle)
         try:
-            withdraw = served.handle(self._context, request_context, message, request.answer)
+            withdraw = handle(self._context, request_context, message, request.answer)
         except Exception as error:
             failure = self._failed(served, request_context, message, error)
             assert isinstance(failure, Struct)  # only coroutines refuse in turns
@@ -358,3 +364,23 @@ class KafkaApis:
         )
         self._context.metrics.failures(name).value += 1
         return served.refuse(request_context, message, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _begin(
+    tracer: Tracer, request_context: RequestContext, header: RequestHeader, message: Struct
+) -> Span | None:
+    attributes = {
+        "stele.client_id": header.client_id or "",
+        "stele.peer": request_context.connection.peer,
+        "stele.listener": request_context.connection.listener_name,
+    }
+    of_follower = isinstance(message, FetchRequest) and fetch.is_of_follower(message)
+    return tracer.begin(ApiKey(header.api_key).name, attributes, of_follower=of_follower)
+
+
+def _end(span: Span, took_s: float, local_s: float | None) -> None:
+    """The request of this span is answered, so long after it came. ``local_s``: as for
+    ``RequestMeter.answered``."""
+    if local_s is not None:
+        span.child("wait", {}, began_s_ago=took_s - local_s).end()
+    span.end()

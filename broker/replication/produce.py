@@ -9,6 +9,12 @@ from typing import Final
 
 from broker.partition.view import Role
 from broker.replication.deadlines import Deadline, DeadlineWheel
+from broker.replication.produce_tracing import (
+    SyncWait,
+    begin_append,
+    begin_replicate,
+    begin_sync,
+)
 from broker.replication.recompression import Recompressed, Recompression, target_of
 from broker.replication.refusal_log import RefusalLog
 from broker.replication.replica import ProduceToken, Replica, ReplicaState, ReportCorrupt
@@ -32,6 +38,7 @@ from stele.wire.control_records import EndMarker, end_marker_batch
 from stele.wire.record_check import RecordCheck, TimeDeltas
 from storage.errors import CorruptLogError
 from storage.producer_admission import UnknownProducerRefusedError
+from world.tracing import Span
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +60,23 @@ _SOUND: Final = object()
 class _Part:
     """One partition of a waiting request."""
 
-    __slots__ = ("_request", "end_offset", "number", "replica", "result")
+    __slots__ = ("_request", "end_offset", "number", "replica", "result", "span", "wait")
 
     def __init__(
-        self, request: _WaitingProduce, replica: Replica, result: ProduceResult, end_offset: int
+        self,
+        request: _WaitingProduce,
+        replica: Replica,
+        result: ProduceResult,
+        end_offset: int,
+        span: Span | None,
     ) -> None:
         self._request = request
         self.replica = replica
         self.result = result
         self.end_offset = end_offset
         self.number = -1  # of the machine's wait
+        self.span = span  # of the request, if it is traced
+        self.wait: Span | None = None  # of the machine's wait
 
     def acknowledge(self) -> None:
         self._request.acknowledged(self)
@@ -143,11 +157,15 @@ class _WaitingProduce:
         if self._lease_valid():
             # The epoch is that of now: others may have led, in between, since the append.
             part.result.leader = part.replica.leader_hint
+            if part.wait is not None:
+                part.wait.end()
             self._settle(part)
         else:
             self.refused(part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def refused(self, part: _Part, error: ErrorCode) -> None:
+        if part.wait is not None:
+            part.wait.end(error.name)
         part.result.error = error
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             part.result.leader = part.replica.leader_hint
@@ -314,12 +332,24 @@ class ProduceRequests:
     def _await(self, request: _WaitingProduce, part: _Part, acks: int) -> None:
         request.add(part)
         machine = part.replica.machine
+        if part.span is not None:
+            self._trace_wait(part, part.span, acks)
         if acks == ACKS_ALL:
             now_ms = self._replicas.now_ms()
             part.number, effects = machine.await_replicated(part.end_offset, part, now_ms)
         else:
             part.number, effects = machine.await_durable(part.end_offset, part)
         self._replicas.carry_out(part.replica, effects)
+
+    def _trace_wait(self, part: _Part, request: Span, acks: int) -> None:
+        replica = part.replica
+        if acks != ACKS_ALL:
+            part.wait = begin_sync(request, replica)
+            return
+        part.wait = begin_replicate(request, replica)
+        own = SyncWait(begin_sync(request, replica))
+        _, effects = replica.machine.await_durable(part.end_offset, own)
+        self._replicas.carry_out(replica, effects)
 
     def _append(
         self, entry: ProduceEntry, acks: int, request: _WaitingProduce, result: ProduceResult
@@ -352,7 +382,7 @@ class ProduceRequests:
         except ApiError as error:
             self._refuse(request, entry, result, error)
             return None
-        return _Part(request, replica, result, end_offset)
+        return _Part(request, replica, result, end_offset, entry.span)
 
     def _refuse(
         self, request: _WaitingProduce, entry: ProduceEntry, result: ProduceResult, error: ApiError
@@ -435,7 +465,7 @@ class ProduceRequests:
             batch.result.error = ErrorCode.UNKNOWN_SERVER_ERROR
         else:
             if batch.acks != ACKS_NONE:
-                part = _Part(batch.request, replica, batch.result, end_offset)
+                part = _Part(batch.request, replica, batch.result, end_offset, batch.entry.span)
                 self._await(batch.request, part, batch.acks)
         batch.request.checked(batch)
 
@@ -486,6 +516,7 @@ class ProduceRequests:
         itself have no sequence to be checked."""
         log, counters = replica.log, self._replicas.counters
         known = log.producers.begun
+        span = None if entry.span is None else begin_append(entry.span, replica)
         try:
             appended = log.append_as_leader(
                 entry.batch,
@@ -497,6 +528,9 @@ class ProduceRequests:
         except CorruptLogError as error:  # a marker may need the transaction index
             self._on_corrupt(replica, log, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            if span is not None:
+                span.end()
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = replica.machine.start_offset

@@ -15,6 +15,7 @@ from stele.wire.batch_errors import RecordError
 from stele.world import Buffer
 from storage.producer_handover import ProducersPart
 from storage.txn_index import AbortedTransaction
+from world.tracing import Span
 
 
 class LeaderHint(NamedTuple):
@@ -45,6 +46,7 @@ class ProduceEntry:
     transaction: TransactionalWrite | None = None  # of the request
     on_new_producer: Callable[[], None] | None = None
     """Called when the batch is appended and its producer is new to the partition."""
+    span: Span | None = None  # of the request, if it is traced
 
 
 class Marker(NamedTuple):

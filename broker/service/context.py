@@ -22,6 +22,7 @@ from runtime.config.node import NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.quorum.log import HistoryPiece
 from stele.world import Clock
+from world.tracing import Tracer
 
 
 class MetadataLog(Protocol):
@@ -66,6 +67,7 @@ class BrokerContext:
     metadata_log: MetadataLog
     quotas: BrokerQuotas
     caught_up: Callable[[], bool] = lambda: True
+    tracer: Tracer | None = None
     why_not_certificates: Callable[[Mapping[str, str | None]], Awaitable[str | None]] | None = None
     """Why this broker would not serve by changed keys of its stores; None if nobody can tell."""
 

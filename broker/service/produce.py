@@ -102,6 +102,10 @@ class Produce:
             done([ProduceResult(item.id, error, message) for item in self._items])
             return
         self._done = done
+        tracer = self._context.tracer
+        if tracer is not None and tracer.current is not None:
+            for entry in self._entries:
+                entry.span = tracer.current
         self._context.metrics.produce_waiting += 1
         if self._entries:
             self._context.replicas.produce.begin(self._entries, acks, timeout_ms, self._finish)

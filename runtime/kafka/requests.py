@@ -11,6 +11,7 @@ from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.messages import api_versions
 from stele.world import Buffer
+from world.tracing import Span
 
 
 class Queue(enum.Enum):
@@ -93,6 +94,7 @@ class PendingRequest:
         "memory_bytes",
         "payer",
         "size_bytes",
+        "span",
         "throttle_ms",
         "waits_since_s",
         "withdraw",
@@ -118,6 +120,7 @@ class PendingRequest:
         self.local_s: float | None = None
         # The client for whose quotas it counts; None: there were no quotas when it came.
         self.payer: Client | None = None
+        self.span: Span | None = None  # None: it is not traced
         self.throttle_ms = 0  # that its client is to wait, as known at its arrival
 
     def answer(self, message: kafka.Struct | None) -> None:

@@ -8,13 +8,20 @@ from runtime.real.clock import RealClock, real_rng
 from runtime.real.compute import RealCompute
 from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
+from world.tracing import Tracer
 from world.world import World
 
 
 class RealWorld:
     """A ``World`` whose parts can be ended."""
 
-    def __init__(self, *, syncs_in_kernel: bool = True, handshakes: Executor | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        syncs_in_kernel: bool = True,
+        handshakes: Executor | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
         """``syncs_in_kernel``: see ``RealDisk``. ``handshakes``: see ``RealNetwork``."""
         self._disk = RealDisk(syncs_in_kernel=syncs_in_kernel)
         self._network = RealNetwork(handshakes)
@@ -25,6 +32,7 @@ class RealWorld:
             network=self._network,
             rng=real_rng(),
             compute=self._compute,
+            tracer=tracer,
         )
 
     async def stop_serving(self) -> None:
