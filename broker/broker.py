@@ -194,11 +194,6 @@ class Broker:
         return self._kafka.connections
 
     @property
-    def quotas(self) -> BrokerQuotas:
-        """To be looked at only."""
-        return self._quotas
-
-    @property
     def replicas(self) -> ReplicaManager:
         return self._replicas
 

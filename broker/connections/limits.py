@@ -18,6 +18,7 @@ class Reason(Enum):
     BROKER = "max.connections"
     ADDRESS_RATE = "connection_creation_rate"
     CREATION_RATE = "max.connection.creation.rate"
+    START = "the broker starts"
     IDLE = "connections.max.idle.ms"
     STALLED = "answers not read"
 

@@ -7,7 +7,7 @@ import heapq
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from broker.connections.admission import AddressRates, ConnectionAdmission, Held
@@ -31,14 +31,18 @@ _LOG_S: Final = 1.0
 _IDLE_CHECKS: Final = 4
 """How often in connections.max.idle.ms the connections are looked through."""
 
-_CLOSED_PER_TURN: Final = 100
+EARLY_MAX: Final = 10_000
+"""Connections that wait for the first metadata."""
+
+_CHANGED_PER_TURN: Final = 100
 
 
 class OpenConnections:
     """Carries out what ``ConnectionAdmission`` decides. A ``MetadataSubscriber``.
 
-    Limits may change at any time. The connections of this node to itself are neither counted nor
-    limited.
+    Limits may change at any time. What comes before the first metadata waits for them: a flood at
+    the start of a broker would otherwise pass by its limits. The connections of this node to itself
+    are neither counted nor limited.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class OpenConnections:
         # In the order of their coming, not a set: they are closed in it.
         self._connections: dict[KafkaServerProtocol, None] = {}
         self._addresses: dict[KafkaServerProtocol, str] = {}  # of those that are counted
+        # Those that wait for the first metadata. None: these are there.
+        self._early: dict[KafkaServerProtocol, None] | None = {}
         self._delayed: dict[KafkaServerProtocol, asyncio.TimerHandle] = {}
         self._admission: ConnectionAdmission[KafkaServerProtocol] = ConnectionAdmission(
             config.connections, self._protected, addresses, now_s=0.0
@@ -147,7 +153,8 @@ class OpenConnections:
     # -------------------------------------------------------------------- limits that change
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None] | None:
-        if any(each in (CLUSTER, self._own) for each in delta.changed_configs):
+        early, self._early = self._early, None
+        if early is not None or any(each in (CLUSTER, self._own) for each in delta.changed_configs):
             settings = effective_connection_settings(
                 image,
                 static=self._config.raw,
@@ -157,7 +164,33 @@ class OpenConnections:
             self._admission.take(settings, _now_s())
             self._let_in()
             self._close_excess()
-        return None
+        return self._judge_early(early) if early else None
+
+    def _hold_early(
+        self, connection: KafkaServerProtocol, early: dict[KafkaServerProtocol, None], address: str
+    ) -> None:
+        """Whether the peer of a held connection has left cannot be seen. The oldest ones are those
+        of which this is most likely."""
+        self._connections[connection] = early[connection] = None
+        self._addresses[connection] = address
+        connection.hold()
+        if len(early) > EARLY_MAX:
+            oldest = next(iter(early))
+            del early[oldest]
+            message = f"the broker starts, and {EARLY_MAX} newer connections wait already"
+            self._refuse(oldest, Refusal(Reason.START, message))
+
+    def _judge_early(self, early: Iterable[KafkaServerProtocol]) -> Iterator[None]:
+        """The metadata are there, for which these have waited."""
+        for count, connection in enumerate(early, 1):
+            address = self._addresses.pop(connection, None)
+            if address is not None:  # else it has left meanwhile
+                listener = connection.listener_name
+                del self._connections[connection]
+                self._admission.left(connection, listener, address)
+                self._judge(connection, listener, address)
+            if count % _CHANGED_PER_TURN == 0:
+                yield
 
     # ------------------------------------------------------------------- of one connection
 
@@ -166,6 +199,16 @@ class OpenConnections:
             self._connections[connection] = None
             return
         address, listener = canonical_host(connection.address), connection.listener_name
+        if self._early is not None:
+            refusal = self._admission.limits.admit(listener, address)
+            if refusal is not None:
+                self._refuse(connection, refusal)
+                return
+            self._hold_early(connection, self._early, address)
+            return
+        self._judge(connection, listener, address)
+
+    def _judge(self, connection: KafkaServerProtocol, listener: str, address: str) -> None:
         verdict = self._admission.arrive(connection, listener, address, _now_s())
         if isinstance(verdict, Refusal):
             self._refuse(connection, verdict)
@@ -174,6 +217,8 @@ class OpenConnections:
         self._addresses[connection] = address
         if verdict is None:
             self._admitted(listener).value += 1
+            if connection.is_held:
+                connection.let_in()
         else:
             self._hold(connection, verdict)
         if listener == self._protected:
@@ -181,6 +226,8 @@ class OpenConnections:
 
     def closed(self, connection: KafkaServerProtocol) -> None:
         self._connections.pop(connection, None)
+        if self._early is not None:
+            self._early.pop(connection, None)
         address = self._addresses.pop(connection, None)
         if address is not None:
             self._admission.left(connection, connection.listener_name, address)
@@ -257,7 +304,7 @@ class OpenConnections:
             for each in self._addresses
             if each.listener_name != self._protected and not each.is_closed
         )
-        victims = heapq.nsmallest(min(excess, _CLOSED_PER_TURN), of_clients, key=_use)
+        victims = heapq.nsmallest(min(excess, _CHANGED_PER_TURN), of_clients, key=_use)
         for victim in victims:
             self._displace(victim)
         if len(victims) < excess and victims:

@@ -102,10 +102,7 @@ class Crowds(Work):
         if node.broker is None:
             return
         loop, incarnation = asyncio.get_running_loop(), node.broker.incarnation_id
-        # A broker that starts takes connections before it knows the metadata.
-        is_judged = node.broker.quotas.addresses.find(ADDRESS) is not None
-        if is_judged:
-            self._law.tried(incarnation, loop.time())
+        self._law.tried(incarnation, loop.time())
         connection = None
         try:
             async with asyncio.timeout(5.0):
@@ -118,7 +115,7 @@ class Crowds(Work):
             return
         self.counts["connections of a crowd that were admitted"] += 1
         is_same = node.broker is not None and node.broker.incarnation_id == incarnation
-        if is_judged and is_same:
+        if self._load.rate and is_same:
             self._law.admitted(incarnation, self._load.rate, loop.time())
         self._open.append(connection)
         if self._load.rate and len(self._open) > _KEPT:

@@ -13,7 +13,7 @@ from immutables import Map
 
 from broker.api import KafkaApis
 from broker.api.server import KafkaServer
-from broker.connections import held
+from broker.connections import held, open_connections
 from broker.connections.open_connections import OpenConnections
 from metadata.client_quotas import ClientQuotas
 from metadata.configs import CLUSTER, ConfigResource
@@ -51,6 +51,7 @@ async def listening(
     quotas = addresses or AddressQuotas({})
     server = KafkaServer(config, network, registry, tls, quotas, RealClock())
     await server.bind(cast(KafkaApis, _NoApis()))
+    server.connections.apply(MetadataDelta(EMPTY), EMPTY)
     return server
 
 
@@ -231,6 +232,12 @@ class Fake:
     principal: str = "User:ANONYMOUS"
     ended: list[str] = field(default_factory=list)
 
+    def hold(self) -> None:
+        self.is_held = True
+
+    def let_in(self) -> None:
+        self.is_held = False
+
     def close(self) -> None:
         self.is_closed = True
         self.ended.append("closed")
@@ -246,6 +253,7 @@ class Fake:
 async def test_connections_that_nobody_uses_are_displaced_first() -> None:
     config = two_listeners(max_connections="4")
     connections = OpenConnections(config, MetricsRegistry(), AddressQuotas({}))
+    connections.apply(MetadataDelta(EMPTY), EMPTY)
     busy, silent = Fake("busy", in_flight=1), Fake("silent", last_active_s=8.0)
     silent_longer = Fake("silent longer", last_active_s=5.0, is_stalled=True)
     broker = Fake("broker", listener_name="BROKERS")
@@ -273,3 +281,45 @@ async def test_the_nodes_own_connections_are_not_counted() -> None:
     assert not own.ended
     connections.closed(cast(KafkaServerProtocol, own))
     assert registry.values()["stele_connection_count"] == 0
+
+
+async def test_what_comes_before_the_metadata_waits_for_its_limits() -> None:
+    registry, addresses = MetricsRegistry(), AddressQuotas({})
+    connections = OpenConnections(two_listeners(max_connections="14"), registry, addresses)
+    early = [Fake(f"early {number}") for number in range(15)]
+    for each in early:
+        connections.opened(cast(KafkaServerProtocol, each))
+    assert [each.is_held for each in early] == [True] * 14 + [False]
+    assert early[14].ended == ["closed"], "this limit is known"
+    early[0].close()
+    connections.closed(cast(KafkaServerProtocol, early[0]))
+    # The publisher brings the quotas first.
+    addresses.take({entity(ip=None): {"connection_creation_rate": 1.0}})
+    for _ in connections.apply(MetadataDelta(EMPTY), EMPTY) or ():
+        pass
+    assert [each.is_held for each in early[1:14]] == [False] * BURST + [True] * 2
+    assert registry.values()[ADMITTED] == BURST
+    assert registry.values()["stele_connections_held"] == 2
+    assert registry.values()["stele_connection_count"] == BURST
+    for each in early[1:14]:
+        connections.closed(cast(KafkaServerProtocol, each))
+    assert registry.values()["stele_connection_count"] == 0
+    assert registry.values()["stele_connections_held"] == 0
+    assert dict(connections.by_address) == {}
+
+
+async def test_of_those_that_wait_for_the_metadata_the_oldest_give_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_connections, "EARLY_MAX", 3)
+    connections = OpenConnections(two_listeners(), MetricsRegistry(), AddressQuotas({}))
+    early = [Fake(f"early {number}") for number in range(5)]
+    for each in early:
+        connections.opened(cast(KafkaServerProtocol, each))
+    assert [each.is_closed for each in early] == [True, True, False, False, False]
+    for each in early[:2]:
+        connections.closed(cast(KafkaServerProtocol, each))
+    for _ in connections.apply(MetadataDelta(EMPTY), EMPTY) or ():
+        pass
+    assert not any(each.is_held for each in early[2:])
+    assert dict(connections.by_address) == {"10.0.0.1": 3}
