@@ -306,8 +306,8 @@ class Lane(Generic[B]):
         return [Failed(entry.batch, entry.doom or cause, True) for entry in uncertain]
 
     def _renumber(self, sequence: int) -> None:
-        if not self.numbered or self.identity is None:
-            return
+        if self.identity is None:
+            return  # the next identity numbers them
         for entry in self.window:
             entry.identity = self.identity
             entry.sequence = sequence

@@ -273,7 +273,4 @@ class Transactional:
     def may_be_aborted(self) -> bool:
         """Whether there is a transaction that is not being committed or prepared, and has not
         failed for good."""
-        return self.machine.question is None and self.machine.state in (
-            State.IN_TRANSACTION,
-            State.ABORTABLE_ERROR,
-        )
+        return self.machine.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)

@@ -183,8 +183,6 @@ class ReconcilingMember(Attended):
 
     async def _learn_names(self) -> None:
         """Raises UnreachableError. Topics that are gone by now keep no name."""
-        if not self.membership.unknown_topics:
-            return
         self._learn_known_names()
         if self.membership.unknown_topics:
             for topic in self.membership.subscription:

@@ -101,6 +101,14 @@ def test_an_epoch_that_was_given_and_cannot_be_right_does_not_count() -> None:
     assert history.epoch_below(12) == 3
 
 
+def test_an_epoch_is_remembered_once_however_many_records_it_has() -> None:
+    history = EpochHistory()
+    history.note(1, 0)
+    for offset in range(10, 10 + 2 * MAX_EPOCHS):
+        history.note(2, offset)
+    assert [history.epoch_below(offset) for offset in (0, 1, 10, 11)] == [-1, 1, 1, 2]
+
+
 def test_a_bounded_number_of_epochs_is_remembered() -> None:
     history = EpochHistory()
     for epoch in range(3 * MAX_EPOCHS):

@@ -37,6 +37,27 @@ def test_what_other_threads_hand_over_fits_into_the_buffer() -> None:
 
 
 @on_stage
+async def test_a_thread_hands_nothing_over_before_those_that_wait_for_room(stage: Stage) -> None:
+    accumulator = Accumulator(ProducerConfig())
+    waiting = asyncio.ensure_future(accumulator.wait_for_room(1))
+    await asyncio.sleep(0)
+    assert not accumulator.hand_over(1, has_waited=False)
+    assert accumulator.hand_over(1, has_waited=True)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert accumulator.hand_over(1, has_waited=False)
+
+
+@on_stage
+async def test_a_header_has_a_name_that_can_be_encoded(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        with pytest.raises(ApiError, match="a header's name must be text") as refused:
+            await producer.send("t", b"v", headers={"\ud800": b""})
+        assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+@on_stage
 async def test_a_send_waits_max_block_ms_for_the_topic_and_for_room_together(
     stage: Stage,
 ) -> None:

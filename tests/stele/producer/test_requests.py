@@ -150,6 +150,16 @@ async def test_a_batch_that_fails_waits_for_its_own_next_attempt(stage: Stage) -
 
 
 @on_stage
+async def test_a_producer_without_records_does_not_ask_for_the_metadata(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        await (await producer.send("t", b"v"))
+        asked = stage.cluster.metadata_requests
+        await asyncio.sleep(60)
+        assert stage.cluster.metadata_requests == asked
+
+
+@on_stage
 async def test_records_without_a_key_go_where_there_is_a_leader(stage: Stage) -> None:
     stage.cluster.create("t", 3)
     stage.cluster.kill(1)

@@ -91,6 +91,7 @@ def test_a_fenced_commit_is_of_unknown_outcome_if_an_attempt_had_no_answer(attem
     assert machine.state is State.FATAL_ERROR
     kind = ProducerFencedError if attempts == 1 else TransactionOutcomeUnknownError
     assert type(machine.error) is kind
+    assert "PRODUCER_FENCED" in str(machine.error)
     for call in (machine.begin, machine.init, machine.check_may_send, machine.commit):
         with pytest.raises(kind):
             call()
@@ -193,6 +194,24 @@ def test_an_end_that_is_refused_for_good_fails_the_producer_with_the_reason(
     assert machine.state is State.FATAL_ERROR
     assert type(machine.error) is TransactionFatalError
     assert (message or code.name) in str(machine.error)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE]
+)
+def test_a_producer_that_cannot_take_its_id_over_fails_for_good(code: ErrorCode) -> None:
+    machine = Transactions("tx")
+    machine.init()
+    machine.answered(asked(machine), CoordinatorAnswer(code))
+    assert (machine.state, machine.question) == (State.FATAL_ERROR, None)
+    assert type(machine.error) is TransactionFatalError
+
+
+def test_the_text_of_a_prepared_transaction_is_read_again() -> None:
+    prepared = PreparedTransaction(4711, 3)
+    assert PreparedTransaction.parse(str(prepared)) == prepared
+    with pytest.raises(ValueError, match="'4711' is no prepared transaction: it has the form"):
+        PreparedTransaction.parse("4711")
 
 
 @pytest.mark.parametrize("has_two_phases", [False, True])

@@ -26,6 +26,7 @@ from stele.errors import (
 from stele.ids import TopicPartition
 from stele.producer.sender import GAPS_FROM_DEPOSED
 from stele.records import GroupMetadata, OffsetAndMetadata
+from stele.wire.kafka.messages import init_producer_id
 from tests.support.stele import Fault, Stage, on_stage
 from tests.support.stele_transactions import (
     FakeTransactions,
@@ -528,6 +529,36 @@ async def test_a_refusal_without_a_message_is_explained(
     async with transactional(stage) as producer:
         with pytest.raises(TransactionFatalError, match=explain(code)):
             await send_in_transaction(producer, b"v")
+
+
+@with_transactions
+async def test_a_refusal_says_what_the_coordinator_says(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    def refuse(broker: int, request: init_producer_id.InitProducerIdRequest) -> Any:
+        return init_producer_id.InitProducerIdResponse(
+            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, error_message="ask Eve"
+        )
+
+    stage.cluster.answer(init_producer_id.API, refuse)
+    async with transactional(stage) as producer:
+        with pytest.raises(TransactionFatalError, match="ask Eve"):
+            await producer.begin_transaction()
+
+
+@with_transactions
+async def test_a_topic_made_anew_between_two_transactions_fails_neither(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    cluster = stage.cluster
+    async with transactional(stage, metadata_max_age_ms=1000) as producer:
+        await send_in_transaction(producer, b"old")
+        del cluster.topics["t"]
+        cluster.create("other")
+        cluster.create("t", 2)
+        await asyncio.sleep(3)  # the metadata have come
+        await send_in_transaction(producer, b"new")
+    assert transactions.values() == [b"new"]
 
 
 @with_transactions

@@ -102,6 +102,14 @@ def test_any_column_may_be_the_first(first: str) -> None:
     assert rows.columns.headers.to_pylist() == [headers]
 
 
+def test_a_key_decides_where_no_column_names_partitions() -> None:
+    shape = RowShape.of(StructType([SHAPE["value"], SHAPE["key"]]), "t")
+    rows = [{"value": "v", "key": key} for key in (b"a", b"b", None)]
+    schema = pa.schema([ARROW.field("value"), ARROW.field("key")])
+    (found,) = shape.by_topic(pa.RecordBatch.from_pylist(rows, schema=schema))
+    assert found.chosen(5).tolist() == [partition_of(b"a", 5), partition_of(b"b", 5), -1]
+
+
 @pytest.mark.parametrize("topic", ["orders", None])
 def test_the_option_names_the_topic_of_all_rows_whatever_their_column_says(
     topic: str | None,

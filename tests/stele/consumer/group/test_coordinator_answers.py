@@ -14,6 +14,7 @@ from stele.wire.kafka.messages import (
     consumer_group_heartbeat,
     find_coordinator,
     join_group,
+    offset_commit,
     offset_fetch,
 )
 from stele.wire.kafka.messages.offset_fetch import (
@@ -22,7 +23,7 @@ from stele.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from tests.support.stele import Stage, on_stage
+from tests.support.stele import LOST, Stage, on_stage
 
 
 def coordinating(stage: Stage) -> None:
@@ -65,6 +66,69 @@ async def test_an_offset_that_a_transaction_holds_back_is_asked_for_again(stage:
         found = await consumer.committed([("t", 0)])
     assert found == {("t", 0): OffsetAndMetadata(5, 2, "")}
     assert len(requests) == 2
+
+
+@on_stage
+async def test_offsets_are_asked_for_in_the_topic_that_is_read(stage: Stage) -> None:
+    """A name that the consumer does not read stands for whichever topic has it."""
+    topic_id = stage.cluster.create("t").topic_id
+    stage.cluster.create("u")
+    requests = answering(stage, *[OffsetFetchResponseGroup("g", [])] * 9)
+    async with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        assert await consumer.partitions_for("t") == await consumer.partitions_for("u") == [0]
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        await consumer.poll(timeout_ms=100)
+        await consumer.committed([("t", 0), ("u", 0)])
+    asked = [topic for each in requests for topic in each.groups[0].topics]
+    assert [(each.name or each.topic_id) for each in asked] == [topic_id, "u"]
+
+
+@on_stage
+async def test_a_start_is_looked_up_until_the_coordinator_answers(stage: Stage) -> None:
+    stage.cluster.create("t").partitions[0].end_offset = 9
+    asked = 0
+
+    def fetch(broker: int, request: offset_fetch.OffsetFetchRequest) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise LOST
+        assert request.groups[0].topics is not None
+        (topic,) = request.groups[0].topics
+        there = OffsetFetchResponsePartitions(0, 5)
+        told = OffsetFetchResponseTopics(topic.name, topic.topic_id, [there])
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", [told])])
+
+    coordinating(stage)
+    stage.cluster.answer(offset_fetch.API, fetch)
+    async with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(timeout_ms=10_000)
+        assert consumer.known_position("t", 0) == 5
+
+
+@pytest.mark.parametrize(
+    ("of_partition", "of_all", "text"),
+    [("ask Eve", None, "ask Eve"), (None, "ask Bob", "ask Bob"), (None, None, "may not ")],
+)
+@on_stage
+async def test_a_refused_commit_says_why(
+    stage: Stage, of_partition: str | None, of_all: str | None, text: str
+) -> None:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def commit(broker: int, request: offset_commit.OffsetCommitRequest) -> Any:
+        (asked,) = request.topics
+        part = offset_commit.OffsetCommitResponsePartition(0, code, of_partition)
+        topic = offset_commit.OffsetCommitResponseTopic(asked.topic_id, asked.name, [part])
+        return offset_commit.OffsetCommitResponse(topics=[topic], error_message=of_all)
+
+    coordinating(stage)
+    stage.cluster.answer(offset_commit.API, commit)
+    async with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        with pytest.raises(ApiError, match=f"the offset of t-0 was not committed: .*{text}"):
+            await consumer.commit({("t", 0): 5})
 
 
 @pytest.mark.parametrize(
