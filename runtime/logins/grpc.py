@@ -17,7 +17,8 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from runtime.logins.listener import ListenerLogins
-from security.sasl.dialogue import Challenge, Dialogue, Failure, Success
+from runtime.logins.pending import Pending, PendingDialogues
+from security.sasl.dialogue import Challenge, Failure, Success
 from stele.errors import ErrorCode
 from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
 from stele.world import Clock, Rng, RpcCode, RpcError, Stream
@@ -30,12 +31,6 @@ LOGIN_SCHEME: Final = "SASL"
 
 MAX_REQUEST_CHARACTERS: Final = 64 * 1024
 """The largest request of a login, in base64. gRPC itself takes some 8 KiB of metadata."""
-
-MAX_DIALOGUES: Final = 1024
-"""The most dialogues under way. The oldest makes way for another one."""
-
-DEADLINE_S: Final = 30.0
-"""How long a dialogue may take."""
 
 SESSION_MS: Final = 3_600_000
 """The longest session. Its client logs in again then, which nobody notices."""
@@ -65,15 +60,6 @@ class _Caller:
     listener_name: str
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A dialogue that waits for its client."""
-
-    dialogue: Dialogue
-    mechanism: str
-    began_s: float
-
-
 class GrpcLogins:
     """The logins of one gRPC listener."""
 
@@ -83,7 +69,7 @@ class GrpcLogins:
         self._clock = clock
         self._rng = rng
         self._key = rng.randbytes(_KEY_BYTES)
-        self._pending: dict[bytes, _Pending] = {}  # the oldest first
+        self._pending = PendingDialogues()
         self._verified: dict[str, _Session] = {}  # by the token that proves it, the oldest first
 
     def protect(self, service: Service) -> Service:
@@ -203,7 +189,7 @@ class GrpcLogins:
 
     async def _answer(self, request: LogInRequest, peer: Peer) -> LogInResponse:
         came_s = asyncio.get_running_loop().time()
-        pending = self._taken(request)
+        pending = self._taken(request, peer)
         if pending is None:
             if request.dialogue_id:
                 why, code = "continues no dialogue that is under way", ErrorCode.ILLEGAL_SASL_STATE
@@ -229,20 +215,19 @@ class GrpcLogins:
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
         return LogInResponse(error=code, message=step.public or "the login failed")
 
-    def _taken(self, request: LogInRequest) -> _Pending | None:
+    def _taken(self, request: LogInRequest, peer: Peer) -> Pending | None:
         """The dialogue that the request begins or continues; nobody else can continue it then."""
         now_s = self._clock.monotonic()
         if request.dialogue_id:
-            pending = self._pending.pop(request.dialogue_id, None)
-            return pending if pending and now_s - pending.began_s < DEADLINE_S else None
+            return self._pending.take(request.dialogue_id, now_s)
         dialogue = self._logins.begin(request.mechanism)
-        return None if dialogue is None else _Pending(dialogue, request.mechanism, now_s)
+        if dialogue is None:
+            return None
+        return Pending(dialogue, request.mechanism, peer.address, now_s)
 
-    def _wait(self, pending: _Pending) -> bytes:
-        while len(self._pending) >= MAX_DIALOGUES:
-            del self._pending[next(iter(self._pending))]
+    def _wait(self, pending: Pending) -> bytes:
         dialogue_id = self._rng.randbytes(_ID_BYTES)
-        self._pending[dialogue_id] = pending
+        self._pending.add(dialogue_id, pending)
         return dialogue_id
 
     async def _fail(self, peer: Peer, mechanism: str, failure: Failure, came_s: float) -> None:

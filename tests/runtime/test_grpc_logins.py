@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from runtime.logins.grpc import (
-    DEADLINE_S,
     LOG_IN,
-    MAX_DIALOGUES,
     MAX_REQUEST_CHARACTERS,
     SESSION_MS,
     TOKENS_MAX,
     GrpcLogins,
 )
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
+from runtime.logins.pending import DEADLINE_S, MAX_DIALOGUES
 from runtime.metrics.registry import MetricsRegistry
 from security.sasl.dialogue import Dialogue, Failure, Success
 from security.sasl.plain import PlainDialogue
