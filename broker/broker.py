@@ -54,6 +54,7 @@ from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address
 from stele.config import ClientWorld
 from stele.errors import ApiError
+from stele.security.client_security import PLAINTEXT
 from storage.directory import LogDirectory
 from world.network import Listener, Service
 from world.world import World
@@ -119,7 +120,9 @@ class Broker:
         self._tls = tls
         self._certificates = CertificateChanges(config.node_id, config.security, tls)
         self._quotas = BrokerQuotas(config, authorizer, world.clock, registry)
-        self._telemetry = ClientTelemetry.of(config, world.clock, world.rng, registry)
+        self._telemetry = ClientTelemetry.of(
+            config, world.clock, world.rng, registry, world.network.secured(PLAINTEXT)
+        )
         self._kafka = KafkaServer(
             config, world.network, registry, tls, self._quotas.addresses, world.clock
         )
@@ -572,6 +575,7 @@ class Broker:
             self._verification.stop,
             self._apis.close,
             self._certificates.stop,
+            self._stop_telemetry,
             self._stop_serving,
         ):
             end.push(step)
@@ -579,6 +583,10 @@ class Broker:
             end.push(lambda: self._lifecycle.controlled_shutdown(_CONTROLLED_SHUTDOWN_S))
         end.push(self._gateway.close)  # while there are leaders for what its clients have sent
         await end.run()
+
+    async def _stop_telemetry(self) -> None:
+        if self._telemetry is not None:
+            await self._telemetry.close()
 
     async def _stop_serving(self) -> None:
         assert self._becoming_ready is not None
@@ -600,6 +608,7 @@ class Broker:
         end.push(self._controller.close)
         end.push(self._directories.abandon)
         end.push(self._certificates.stop)
+        end.push(self._stop_telemetry)
         end.push(lambda: self._close_grpc(0.0))
         end.push(self._kafka.close)
         await end.run()

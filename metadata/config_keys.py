@@ -164,6 +164,11 @@ _NODE = (
         "metrics.listener", Type.STRING, "127.0.0.1:9404",
         "The host:port at which /metrics is served. If empty, it is not served.",
     ),
+    ConfigKey(
+        "telemetry.otlp.endpoint", Type.STRING, "",
+        "The host:port of a collector of OpenTelemetry, to which a broker passes on by gRPC what "
+        "clients push, in plaintext. If empty, it does not.",
+    ),
     # Who may do what.
     ConfigKey(
         "authorizer.class.name", Type.STRING, "",

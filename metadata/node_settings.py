@@ -421,8 +421,9 @@ class NodeSettings:
     # receiver.
     telemetry_receiver = strings(
         "",
-        "Where the metrics go that clients push: prometheus, for /metrics of this node. If empty, "
-        "clients are not asked for any. Subscriptions say which clients push which metrics.",
+        "Where the metrics go that clients push: prometheus, for /metrics of this node. If this "
+        "and telemetry.otlp.endpoint are empty, clients are not asked for any. Subscriptions say "
+        "which clients push which metrics.",
         allowed=("prometheus",),
     )
     telemetry_max_bytes = integer(

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Generator, Hashable, Iterator, Mapping
 from typing import Final, Protocol
 
+from broker.service.telemetry_export import OtlpExport
 from broker.telemetry.instances import ClientInstances, Instance, Push, check_instance_id
 from broker.telemetry.otlp import Point, points
 from broker.telemetry.series import ClientLabels, Series, SeriesStore
@@ -27,7 +28,7 @@ from stele.wire.compression import (
 )
 from stele.wire.kafka import ZERO_UUID
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
-from stele.world import Buffer, Clock, Rng
+from stele.world import Buffer, Clock, Connector, Rng
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,12 @@ class ClientTelemetry:
     """A ``broker.membership.publisher.MetadataSubscriber``."""
 
     def __init__(
-        self, config: NodeConfig, clock: Clock, rng: Rng, registry: MetricsRegistry
+        self,
+        config: NodeConfig,
+        clock: Clock,
+        rng: Rng,
+        registry: MetricsRegistry,
+        export: OtlpExport | None,
     ) -> None:
         self.max_bytes: Final = config.telemetry_max_bytes
         self._instances: Final = ClientInstances(max_bytes=self.max_bytes)
@@ -73,14 +79,30 @@ class ClientTelemetry:
         self._version = 1  # of the subscriptions
         self._now_s: Final = clock.monotonic
         self._rng = rng
+        self._export: Final = export
+        self._shows: Final = "prometheus" in config.telemetry_receiver
         self._declare(registry)
 
     @classmethod
     def of(
-        cls, config: NodeConfig, clock: Clock, rng: Rng, registry: MetricsRegistry
+        cls,
+        config: NodeConfig,
+        clock: Clock,
+        rng: Rng,
+        registry: MetricsRegistry,
+        connector: Connector,
     ) -> ClientTelemetry | None:
-        """None: there is no receiver for metrics."""
-        return cls(config, clock, rng, registry) if config.telemetry_receiver else None
+        """None: there is no receiver for metrics. ``connector``: to a collector, in plaintext."""
+        endpoint = config.telemetry_otlp_endpoint
+        if not config.telemetry_receiver and endpoint is None:
+            return None
+        export = None if endpoint is None else OtlpExport(connector, endpoint, registry)
+        return cls(config, clock, rng, registry, export)
+
+    async def close(self) -> None:
+        """Pass nothing on any more."""
+        if self._export is not None:
+            await self._export.close()
 
     def _declare(self, registry: MetricsRegistry) -> None:
         registry.gauge(
@@ -186,7 +208,7 @@ class ClientTelemetry:
             lives_s = _LIVES_S
         self._series.begin(client, self._now_s(), lives_s)
         try:
-            await self._take(client.client_instance_id, push.compression, metrics)
+            await self._take(client, push.compression, metrics)
         except ApiError as error:
             self._instances.failed(push.instance_id, error.code)
             self._unusable.value += 1
@@ -194,13 +216,15 @@ class ClientTelemetry:
             raise
         self._pushes.value += 1
 
-    async def _take(self, client_instance_id: str, compression: int, metrics: Buffer) -> None:
+    async def _take(self, client: ClientLabels, compression: int, metrics: Buffer) -> None:
         data = b"".join([part async for part in self._decompressed(compression, metrics)])
         for point in points(data):
-            if isinstance(point, Point):
-                self._series.take(client_instance_id, point)
-            else:
+            if not isinstance(point, Point):
                 await asyncio.sleep(0)
+            elif self._shows:
+                self._series.take(client.client_instance_id, point)
+        if self._export is not None:
+            self._export.take(data, client)
 
     async def _decompressed(self, compression: int, metrics: Buffer) -> AsyncIterator[bytes]:
         try:

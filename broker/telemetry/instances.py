@@ -70,6 +70,11 @@ class Instance:
         else:
             self._begin(wanted, version)
 
+    def is_within_interval(self, since_s: float | None, now_s: float) -> bool:
+        """In whole milliseconds, so that a client that comes exactly in time is not early by a
+        rounding error."""
+        return since_s is not None and round((now_s - since_s) * 1000) < self.wanted.interval_ms
+
     def _begin(self, wanted: Wanted, version: int) -> None:
         self.version = version  # of the subscriptions
         self.wanted = wanted
@@ -119,7 +124,7 @@ class ClientInstances:
         Raises ApiError THROTTLING_QUOTA_EXCEEDED.
         """
         instance = self._instances[instance_id]
-        is_early = instance.last_s is not None and now_s - instance.last_s < instance.interval_s
+        is_early = instance.is_within_interval(instance.last_s, now_s)
         if is_early and instance.last_error not in _ASK_AGAIN:
             raise self._too_early(instance)
         if not is_early:
@@ -152,8 +157,7 @@ class ClientInstances:
                 ErrorCode.INVALID_REQUEST,
                 f"client instance {encode_uuid(instance.instance_id)} has sent its last push",
             )
-        pushed_s = instance.pushed_s
-        is_early = pushed_s is not None and now_s - pushed_s < instance.interval_s
+        is_early = instance.is_within_interval(instance.pushed_s, now_s)
         if is_early and not instance.has_asked:
             if not push.is_terminating:
                 raise self._too_early(instance)

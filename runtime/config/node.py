@@ -80,6 +80,7 @@ class NodeConfig(NodeSettings):
     controller_listeners: tuple[NamedAddress, ...]
     controller_advertised_listeners: tuple[NamedAddress, ...]
     metrics_listener: Address | None
+    telemetry_otlp_endpoint: Address | None
 
     access_policy: Policy | None  # None: there is no authorizer
 
@@ -248,6 +249,7 @@ class _Reader:
             "controller_listeners": controller.bound,
             "controller_advertised_listeners": controller.advertised,
             "metrics_listener": self._address("metrics.listener"),
+            "telemetry_otlp_endpoint": self._address("telemetry.otlp.endpoint"),
             "access_policy": self._access_policy(security, inter_broker),
             "connections": self._connections(listeners, controller_names),
             "raw": self._raw,

@@ -32,8 +32,13 @@ def metrics_data(
     both times are of the Unix epoch."""
     times = _fixed(2, since_ns) + _fixed(3, now_ns)
     scope = b"".join(_message(2, _metric(each, times)) for each in metrics)
+    return resource_metrics(_message(2, scope), resource)
+
+
+def resource_metrics(content: bytes, resource: Mapping[str, str]) -> bytes:
+    """The fields of one ResourceMetrics, with these attributes of its resource in addition."""
     attributes = b"".join(_message(1, _attribute(*each)) for each in sorted(resource.items()))
-    return _message(1, _message(1, attributes) + _message(2, scope))
+    return _message(1, _message(1, attributes) + content)
 
 
 def _metric(metric: Metric, times: bytes) -> bytes:

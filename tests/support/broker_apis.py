@@ -425,7 +425,7 @@ class Edges:
         self.quotas = BrokerQuotas(self.config, self.authorizer, self.clock, self.registry)
         self.publisher.subscribe(self.quotas)
         self.telemetry = ClientTelemetry.of(
-            self.config, self.clock, random.Random(1), self.registry
+            self.config, self.clock, random.Random(1), self.registry, self.network
         )
         if self.telemetry is not None:
             self.publisher.subscribe(self.telemetry)

@@ -7,6 +7,8 @@ import gzip
 
 import pytest
 
+from broker.service.telemetry_export import METHOD
+from broker.telemetry.otlp import Point, points
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.compression import Compression, compress
@@ -17,8 +19,10 @@ from stele.wire.kafka.messages import incremental_alter_configs as incremental
 from stele.wire.kafka.messages import push_telemetry as pushing
 from stele.wire.kafka.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from stele.wire.otlp import Metric, metrics_data
+from stele.world import RpcCode, RpcError
 from tests.support.broker_apis import Client, Edges
 from tests.support.worlds import virtual
+from world.network import Peer, Service
 
 ME = b"i" * 16
 RATE = "org.apache.kafka.producer.record.send.rate"
@@ -278,3 +282,93 @@ async def test_a_flood_of_clients_keeps_what_is_shown_bounded() -> None:
         assert pushed == ErrorCode.NONE
     assert len(shown(edges)) == 100
     assert edges.registry.values()["stele_telemetry_points_left_out_total"] == 100 * 25
+
+
+class Collector:
+    """Of OpenTelemetry. It takes one push after the other, and answers when it is told to."""
+
+    def __init__(self, edges: Edges) -> None:
+        self.taken: list[bytes] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.fails = False
+        edges.network.services["collector", 4317] = Service(unary={METHOD: self._export})
+
+    async def _export(self, payload: bytes, _: Peer) -> bytes:
+        await self.may_answer.wait()
+        if self.fails:
+            raise RpcError(RpcCode.UNAVAILABLE, "not now")
+        self.taken.append(payload)
+        return b""
+
+
+@virtual
+async def test_a_collector_gets_what_is_pushed_with_the_names_of_the_client() -> None:
+    edges = with_receiver(telemetry_otlp_endpoint="collector:4317")
+    collector = Collector(edges)
+    await subscribe(edges, metrics="*", interval_ms="1000")
+    client = edges.client()
+    told = (await ask(client)).subscription_id
+    metrics = payload(Metric(RATE, 1.5, {"topic": "t"}), client_rack="r1")
+    assert await push(client, compress(Compression.ZSTD, metrics), told, compression=4) == 0
+    await asyncio.sleep(0.5)
+    (exported,) = collector.taken
+    names = {
+        "client_id": "test",
+        "client_instance_id": "aWlpaWlpaWlpaWlpaWlpaQ",
+        "client_rack": "r1",
+        "software": "",
+        "user": "ANONYMOUS",
+    }
+    expected = sorted({**names, "topic": "t"}.items())
+    assert list(points(exported)) == [Point(RATE, tuple(expected), 1.5, False)]
+    assert len(shown(edges)) == 1, "on /metrics, too"
+    assert edges.registry.values()["stele_telemetry_exports_total"] == 1
+    assert edges.telemetry is not None
+    await edges.telemetry.close()
+
+
+@virtual
+async def test_a_slow_collector_holds_no_client_back_and_takes_bounded_memory() -> None:
+    edges = Edges(telemetry_otlp_endpoint="collector:4317")
+    edges.finalize(METADATA_VERSION, METADATA_VERSION_LEVEL)
+    collector = Collector(edges)
+    collector.may_answer.clear()
+    await subscribe(edges, metrics="*", interval_ms="100")
+    client = edges.client()
+    told = (await ask(client)).subscription_id
+    metrics = payload(Metric("n" * 900_000, 1.0))
+    for _ in range(8):
+        assert await push(client, metrics, told) == ErrorCode.NONE
+        await asyncio.sleep(0.1)
+    dropped = edges.registry.values()["stele_telemetry_exports_dropped_total"]
+    assert dropped == 3, "one is being sent, and four wait"
+    assert shown(edges) == []
+    collector.may_answer.set()
+    await asyncio.sleep(1.0)
+    assert len(collector.taken) == 5
+    collector.fails = True
+    assert await push(client, metrics, told) == ErrorCode.NONE
+    await asyncio.sleep(1.0)
+    assert edges.registry.values()["stele_telemetry_exports_dropped_total"] == 4
+    collector.fails = False
+    assert await push(client, metrics, told) == ErrorCode.NONE
+    await asyncio.sleep(1.0)
+    assert len(collector.taken) == 6
+
+
+@virtual
+async def test_what_cannot_be_read_is_not_passed_on() -> None:
+    edges = with_receiver(telemetry_otlp_endpoint="collector:4317")
+    collector = Collector(edges)
+    await subscribe(edges, metrics="*", interval_ms="1000")
+    client = edges.client()
+    told = (await ask(client)).subscription_id
+    assert await push(client, b"\xff" * 10, told) == ErrorCode.INVALID_RECORD
+    await asyncio.sleep(1.0)
+    assert collector.taken == []
+    many = payload() * 1_001
+    assert await push(client, many, told) == ErrorCode.NONE
+    await asyncio.sleep(1.0)
+    assert collector.taken == []
+    assert edges.registry.values()["stele_telemetry_exports_dropped_total"] == 1
