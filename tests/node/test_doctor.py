@@ -202,6 +202,8 @@ def test_certificates_that_brokers_show() -> None:
     assert examine_cluster(replace(CLUSTER, now=NOW + timedelta(days=335))) == []
     late = replace(CLUSTER, now=NOW + timedelta(days=340))
     assert [each.level for each in examine_cluster(late)] == [Level.ADVICE]
+    (last,) = examine_cluster(replace(CLUSTER, now=CLUSTER.certificates[101].not_valid_after_utc))
+    assert (last.level, "in 0 days" in last.what) == (Level.ADVICE, True)
     gone = replace(CLUSTER, now=NOW + timedelta(days=366))
     assert [each.level for each in examine_cluster(gone)] == [Level.PROBLEM]
     other = replace(CLUSTER, certificates={101: certificate("elsewhere", node_id=101)})

@@ -308,6 +308,28 @@ def test_a_broker_asks_several_controllers_for_its_right_as_one(files: Files) ->
     assert set(levels(findings(config)).values()) == {Level.PROBLEM}
 
 
+def test_a_controller_that_is_alone_needs_nobody_and_is_warned(files: Files) -> None:
+    config = files.config({**ALONE, "super.users": "User:admin"})
+    assert levels(findings(config)) == {"NODES": Level.PROBLEM, "CONTROLLER": Level.PROBLEM}
+
+
+@pytest.mark.parametrize(
+    ("changed", "without"),
+    [
+        ({}, ["listener.name.nodes.ssl.client.auth"]),
+        ({"listener.security.protocol.map": "CLIENTS:SSL,NODES:SASL_SSL,CONTROLLER:SSL"}, []),
+    ],
+)
+def test_where_no_certificate_says_who_comes_in_it_needs_no_right(
+    files: Files, changed: dict[str, str], without: list[str]
+) -> None:
+    mechanism = {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"} if changed else {}
+    settings = {**changed, **mechanism, "super.users": "User:ANONYMOUS;User:n"}
+    found = findings(files.config(settings, without))
+    assert "super.users" not in str(found.get("NODES"))
+    assert "super.users" in found["CONTROLLER"].what
+
+
 def test_a_super_user_in_another_order(files: Files) -> None:
     said = refusal(files.config({"super.users": "User:O=Stele, OU=nodes, CN=node-1"}))
     assert "(it has 'User:O=Stele, OU=nodes, CN=node-1', in another order or notation)" in said

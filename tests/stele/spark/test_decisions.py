@@ -50,11 +50,22 @@ def test_entries_of_older_clients_are_read() -> None:
     assert entry == of("commit", "r1", 4, "a")
 
 
+WHOLE = b'"write": "w", "run": "r1", "batch": 4, "transactions": []}'
+
+
 @pytest.mark.parametrize(
     "value",
-    [b"", b"[]", b'{"version": 2, "kind": "claim"}', b'{"version": 1, "kind": "undo"}', b"\xff"],
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b'{"version": 1, "kind": "claim"}',
+        b'{"version": 2, "kind": "claim", ' + WHOLE,
+        b'{"version": 1, "kind": "undo", ' + WHOLE,
+    ],
 )
 def test_strange_records_are_refused(value: bytes) -> None:
+    assert Entry.decode(b'{"version": 1, "kind": "claim", ' + WHOLE) == of("claim", "r1", 4)
     with pytest.raises(LedgerError):
         Entry.decode(value)
 
@@ -133,6 +144,20 @@ def test_claims_of_a_query_that_starts_often_are_needless_after_a_day() -> None:
     state = state_of(*[of("claim", f"r{n}") for n in range(5)])
     assert state.needless("w", before_ms=3) == [b"0", b"1", b"2"]
     assert state.needless("w", before_ms=9) == [b"0", b"1", b"2", b"3"]
+
+
+def test_whatever_the_latest_run_said_counts_however_old_it_is() -> None:
+    """Without its abort the run could commit the batch after all."""
+    records = records_of(of("claim", "r1"), of("abort", "r1", 3))
+    assert replayed(records).needless("w", before_ms=10**12) == []
+    later = [*records, Record(b"later", of("claim", "r2").encode(), 2)]
+    assert replayed(later).needless("w", before_ms=10**12) == [b"0", b"1"]
+
+
+def test_a_run_has_claimed_the_writes_that_it_claimed() -> None:
+    state = state_of(of("claim", "r1"))
+    claims = [(write, run) for write in ("w", "v") for run in ("r1", "r2")]
+    assert [each for each in claims if state.has_claimed(*each)] == [("w", "r1")]
 
 
 def test_a_job_without_a_name_is_over_when_nothing_was_heard_of_it() -> None:

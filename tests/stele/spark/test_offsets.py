@@ -103,6 +103,13 @@ def test_split_covers_every_offset_once(
         )
 
 
+def test_pieces_keep_to_their_bound_where_more_partitions_are_wanted() -> None:
+    ranges = [OffsetRange(*ZERO, 0, 90), OffsetRange(*ONE, 0, 10)]
+    pieces = split(ranges, min_partitions=12, max_records=9)
+    assert max(each.records for each in pieces) <= 9
+    assert len(pieces) >= 12
+
+
 def test_what_has_no_estimate_is_not_divided_by_bytes() -> None:
     ranges = [OffsetRange("t", 0, 0, 100), OffsetRange("t", 1, 0, 100)]
     assert split(ranges, max_bytes=50) == ranges
