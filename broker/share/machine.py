@@ -34,11 +34,9 @@ class SharePartition:
     leader better. README.md names the invariants.
     """
 
-    def __init__(
-        self, start_offset: int, batches: Iterable[StateBatch] = (), limits: Limits | None = None
-    ) -> None:
+    def __init__(self, start_offset: int, batches: Iterable[StateBatch], limits: Limits) -> None:
         """``batches``: the persisted state from ``start_offset`` on, in order."""
-        self.limits = limits or Limits()
+        self.limits = limits
         self._window = Window(start_offset)
         for batch in batches:
             if batch.first > self._window.end_offset:
@@ -113,22 +111,22 @@ class SharePartition:
         """
         if offset > self._window.end_offset:
             raise ValueError(f"read from {offset} on, after {self._window.end_offset}")
-        lock_until_ms = now_ms + self.limits.record_lock_duration_ms
         taken: list[Range] = []
         count, position = 0, offset
         for batch in read:
             if batch.last < position:
                 continue
-            self._read(position, batch)
-            if batch.is_deliverable and count < max_records:
-                end = batch.last
-                if is_strict:
-                    end = min(end, self._end_of(max(position, batch.first), max_records - count))
-                count += self._take(max(position, batch.first), end, taken)
+            if batch.first > position:
+                self._note(position, batch.first - 1, _ARCHIVED)
+            self._note(batch.first, batch.last, _AVAILABLE if batch.is_deliverable else _ARCHIVED)
             position = batch.last + 1
+            count += self._take(
+                batch, max_records - count if is_strict else len(self._window), taken
+            )
             is_alone = bool(taken) and taken[0].count >= self.limits.suspect_count
-            if position > self._window.end_offset or count >= max_records or is_alone:
+            if count >= max_records or is_alone:
                 break
+        lock_until_ms = now_ms + self.limits.record_lock_duration_ms
         for each in taken:
             self._window.change(each, _ACQUIRED)
             each.count += 1
@@ -137,24 +135,15 @@ class SharePartition:
         self._window.move_up()
         return [Acquired(each.first, each.last, each.count) for each in taken]
 
-    def _read(self, position: int, batch: ReadBatch) -> None:
-        """Note what the log has from ``position`` on: nothing up to the batch, then the batch."""
-        if batch.first > position:
-            self._note(position, batch.first - 1, _ARCHIVED)
-        state = _AVAILABLE if batch.is_deliverable else _ARCHIVED
-        self._note(max(batch.first, position), batch.last, state)
-
     def _note(self, first: int, last: int, state: RecordState) -> None:
         """Offsets in the window that are available and have no record are done. Those behind the
         window come into it while it has room."""
         window = self._window
-        if state is _ARCHIVED and not len(window):
-            window.begin_at(last + 1)  # however many they are
-            return
-        if state is _ARCHIVED and first < window.end_offset:
-            for each in window.exactly(
-                max(first, window.start_offset), min(last, window.end_offset - 1)
-            ):
+        if state is _ARCHIVED:
+            if not len(window):
+                window.begin_at(last + 1)  # however many they are
+                return
+            for each in window.exactly(first, last):
                 if each.state is _AVAILABLE:
                     window.change(each, _ARCHIVED)
         room = self.limits.partition_max_record_locks - len(window)
@@ -163,43 +152,37 @@ class SharePartition:
         if first <= last:
             window.append(Range(first, last, state))
 
-    def _end_of(self, first: int, count: int) -> int:
-        """The offset of the last one of so many available records from ``first`` on."""
-        for each in self._window.from_offset(first):
-            if each.state is _AVAILABLE and not each.due_ms:
-                start = max(each.first, first)
-                if each.last - start + 1 >= count:
-                    return start + count - 1
-                count -= each.last - start + 1
-        return self._window.end_offset - 1
-
-    def _take(self, first: int, last: int, taken: list[Range]) -> int:
-        """Add what is available from ``first`` to ``last``. Returns the number of records."""
-        window = self._window
-        first, last = max(first, window.start_offset), min(last, window.end_offset - 1)
-        if first > last:
-            return 0
+    def _take(self, batch: ReadBatch, max_records: int, taken: list[Range]) -> int:
+        """Add what is available of a batch. Returns the number of records."""
         count = 0
-        for each in window.exactly(first, last):
+        for each in self._window.exactly(batch.first, batch.last):
             if each.state is not _AVAILABLE or each.due_ms:
                 continue
             if each.count >= self.limits.suspect_count:
                 if not taken:
-                    taken.append(self._part_of(each))
+                    taken.append(self._part_of(each, max_records))
                     count = len(taken[0])
                 break
-            taken.append(each)
-            count += len(each)
+            part = self._first_of(each, max_records - count)
+            taken.append(part)
+            count += len(part)
+            if count >= max_records:
+                break
         return count
 
-    def _part_of(self, suspect: Range) -> Range:
-        """The first half of a range, the half of the half after the next delivery, and so on; one
+    def _first_of(self, each: Range, count: int) -> Range:
+        """At most so many of its records."""
+        if len(each) <= count:
+            return each
+        return self._window.exactly(each.first, each.first + count - 1)[0]
+
+    def _part_of(self, suspect: Range, max_records: int) -> Range:
+        """The first half of a range, a quarter of the rest at the next delivery, and so on; one
         record at the last delivery."""
-        deliveries = suspect.count - self.limits.suspect_count + 1
-        size = max(len(suspect) >> deliveries, 1)
+        size = len(suspect) >> (suspect.count - self.limits.suspect_count + 1)
         if suspect.count >= self.limits.delivery_count_limit - 1:
             size = 1
-        return self._window.exactly(suspect.first, suspect.first + size - 1)[0]
+        return self._first_of(suspect, max(min(size, max_records), 1))
 
     # ------------------------------------------------------------------------------ decisions
 
@@ -241,7 +224,7 @@ class SharePartition:
                 if each.first > run.last:
                     return
                 offset = max(each.first, run.first)
-                if each.state is not _ACQUIRED or each.holder != member or each.write >= 0:
+                if each.holder != member or each.write >= 0:
                     break
             else:
                 return
@@ -299,15 +282,15 @@ class SharePartition:
         """End the locks whose time is over, and let released records be delivered that are due."""
         while self._dues and self._dues[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._dues)
-            for each in self._inside(first, last):
-                if each.state is _AVAILABLE and each.due_ms <= now_ms:
+            for each in self._window.exactly(first, last):
+                if 0 < each.due_ms <= now_ms:
                     each.due_ms = 0
                     self._search_from = min(self._search_from, each.first)
             self._window.join(first, last)
         ended: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)
-            for each in self._inside(first, last):
+            for each in self._window.exactly(first, last):
                 # A decision whose write is under way keeps its records until the outcome.
                 is_over = each.state is _ACQUIRED and each.lock_until_ms <= now_ms
                 if is_over and each.write < 0:
@@ -324,7 +307,7 @@ class SharePartition:
         the records may never have reached the application."""
         ended: list[StateBatch] = []
         for each in list(self._window):
-            if each.state is _ACQUIRED and each.holder == member and each.write < 0:
+            if each.holder == member and each.write < 0:
                 self._settle(each, _AVAILABLE, each.count - 1, now_ms, is_delayed=False)
                 ended.append(StateBatch(each.first, each.last, _AVAILABLE, each.count))
         return self._settled(ended)
@@ -363,12 +346,7 @@ class SharePartition:
 
     def _decided(self, number: int, first: int, last: int) -> list[Range]:
         """The records that a write decides, of which it does not decide any more."""
-        found = [each for each in self._inside(first, last) if each.write == number]
+        found = [each for each in self._window.exactly(first, last) if each.write == number]
         for each in found:
             each.write = -1
         return found
-
-    def _inside(self, first: int, last: int) -> list[Range]:
-        """The ranges of those of these offsets that are in the window still."""
-        first, last = max(first, self._window.start_offset), min(last, self._window.end_offset - 1)
-        return self._window.exactly(first, last) if first <= last else []

@@ -86,8 +86,6 @@ class Limits(NamedTuple):
     backoff_max_ms: int = 0
 
     def backoff_after(self, delivery_count: int) -> int:
-        if self.backoff_ms <= 0:
-            return 0
         # The exponent is limited because a large power would be made only to be cut.
         return min(self.backoff_ms << min(delivery_count - 1, 30), self.backoff_max_ms)
 

@@ -20,9 +20,9 @@ class Range:
         self.last = last
         self.state = state
         self.count = count  # deliveries so far
-        self.holder = ""  # the member that has acquired them
+        self.holder = ""  # the member that has acquired them; "" unless they are acquired
         self.lock_until_ms = 0
-        self.due_ms = 0  # of available ones: they are not delivered before
+        self.due_ms = 0  # they are not delivered before; 0 unless they are available
         self.write = -1  # the number of the write that decides them; -1: no write does
 
     def __len__(self) -> int:
@@ -94,8 +94,8 @@ class Window:
             at += 1
 
     def exactly(self, first: int, last: int) -> list[Range]:
-        """The ranges of the offsets from ``first`` to ``last``, which lie in the window. A range
-        that reaches beyond them is cut."""
+        """The ranges of the offsets from ``first`` to ``last``, as far as these lie in the window.
+        A range that reaches beyond them is cut."""
         at = self._cut(first)
         end = self._cut(last + 1)
         return self._ranges[at:end]
@@ -129,14 +129,11 @@ class Window:
 
     def begin_at(self, offset: int) -> None:
         """Leave behind everything below ``offset``, whatever its state."""
-        if offset >= self.end_offset:
-            self._ranges.clear()
-            self.start_offset, self.final_count = offset, 0
-            return
         at = self._cut(offset)
         for each in self._ranges[:at]:
             self._leave(each)
         del self._ranges[:at]
+        self.start_offset = offset
 
     def _leave(self, each: Range) -> None:
         if each.state.is_final:

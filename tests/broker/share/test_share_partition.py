@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.share.acknowledgements import runs_of
 from broker.share.machine import SharePartition
 from broker.share.values import (
     NO_DEADLINE,
@@ -22,6 +23,10 @@ AT_ONCE = Limits(record_lock_duration_ms=100, delivery_count_limit=4, partition_
 DELAYED = AT_ONCE._replace(backoff_ms=30, backoff_max_ms=70)
 
 
+def told(first: int, last: int, kind: AcknowledgeType) -> list[AcknowledgementBatch]:
+    return [AcknowledgementBatch(first, last, [kind])]
+
+
 def filled(count: int, limits: Limits = AT_ONCE, member: str = "m1") -> SharePartition:
     """All of the first records are acquired, as one batch, at time 0."""
     partition = SharePartition(0, (), limits)
@@ -32,17 +37,64 @@ def filled(count: int, limits: Limits = AT_ONCE, member: str = "m1") -> SharePar
 def test_a_suspect_is_delivered_in_ever_smaller_parts_and_alone_in_the_end() -> None:
     limits = Limits(record_lock_duration_ms=10, delivery_count_limit=6)
     partition = SharePartition(0, (), limits)
-    partition.acquire("m1", 0, [ReadBatch(0, 15)], 16, 0)
-    partition.advance(10)
-    now_ms = deliver_in_vain_exactly(partition, 16, times=2, now_ms=10)
+    now_ms = deliver_in_vain_exactly(partition, 256, times=3, now_ms=0)
     sizes = []
     for _ in range(3):
-        (acquired,) = partition.acquire("m1", 0, [ReadBatch(0, 30)], 100, now_ms)
+        (acquired,) = partition.acquire("m1", 0, [ReadBatch(0, 300)], 1000, now_ms)
         sizes.append(acquired.last - acquired.first + 1)
         now_ms += 10
         partition.advance(now_ms)
-    assert sizes == [8, 2, 1]
+    assert sizes == [128, 32, 1]
     assert partition.start_offset == 1  # the first record was delivered six times
+
+
+def test_a_strict_limit_holds_for_suspects_too() -> None:
+    limits = Limits(record_lock_duration_ms=10, delivery_count_limit=6)
+    partition = SharePartition(0, [StateBatch(0, 63, AVAILABLE, 3)], limits)
+    got = partition.acquire("m1", 0, [ReadBatch(0, 63)], 5, 0, is_strict=True)
+    assert [(each.first, each.last) for each in got] == [(0, 4)]
+
+
+def test_records_are_taken_around_those_that_others_have_or_that_come_later() -> None:
+    partition = SharePartition(0, (), DELAYED)
+    partition.acquire("m1", 0, [ReadBatch(0, 5)], 9, 0)
+    write = partition.acknowledge("m1", told(1, 1, AcknowledgeType.RELEASE), 1)
+    assert write is not None
+    partition.end_session("m1", 1)  # all others are available at once
+    partition.acquire("m2", 3, [ReadBatch(3, 3)], 1, 1)
+    partition.written(write.number, 1)
+    got = partition.acquire("m3", 0, [ReadBatch(0, 5)], 3, 1, is_strict=True)
+    assert [(each.first, each.last) for each in got] == [(0, 0), (2, 2), (4, 4)]
+    assert partition.fetch_offset() == 5
+    partition.advance(31)
+    assert partition.fetch_offset() == 1
+
+
+def test_a_delayed_record_is_not_the_next_to_be_read() -> None:
+    partition = SharePartition(0, (), DELAYED)
+    partition.acquire("m1", 0, [ReadBatch(0, 2)], 3, 0)
+    write = partition.acknowledge("m1", told(1, 1, AcknowledgeType.RELEASE), 1)
+    assert write is not None
+    partition.end_session("m1", 1)
+    partition.written(write.number, 1)
+    assert partition.fetch_offset() == 0
+    partition.acquire("m2", 0, [ReadBatch(0, 0)], 1, 1)
+    assert partition.fetch_offset() == 2
+
+
+def test_a_batch_before_the_offset_says_nothing_of_the_log_behind_it() -> None:
+    partition = filled(4)
+    partition.end_session("m1", 1)
+    got = partition.acquire("m1", 2, [ReadBatch(0, 1), ReadBatch(2, 3)], 9, 1)
+    assert [(each.first, each.last) for each in got] == [(2, 3)]
+    assert partition.fetch_offset() == 0
+
+
+def test_a_large_gap_is_passed_at_once_where_nothing_is_in_flight() -> None:
+    partition = SharePartition(0, (), AT_ONCE)
+    got = partition.acquire("m1", 0, [ReadBatch(1000, 1001)], 9, 0)
+    assert [(each.first, each.last) for each in got] == [(1000, 1001)]
+    assert partition.start_offset == 1000
 
 
 def deliver_in_vain_exactly(
@@ -168,7 +220,7 @@ def test_the_next_deadline_is_the_earliest_of_locks_and_delays() -> None:
 
 def test_records_read_from_behind_the_window_are_a_fault_of_the_caller() -> None:
     with pytest.raises(ValueError, match="read from 1 on, after 0"):
-        SharePartition(0).acquire("m1", 1, [ReadBatch(1, 1)], 1, 0)
+        SharePartition(0, (), AT_ONCE).acquire("m1", 1, [ReadBatch(1, 1)], 1, 0)
 
 
 def test_each_write_has_a_number_of_its_own() -> None:
@@ -183,7 +235,7 @@ def test_each_write_has_a_number_of_its_own() -> None:
 
 def test_records_that_are_done_at_the_start_are_left_out_of_the_window() -> None:
     state = [StateBatch(5, 6, ACKNOWLEDGED, 1), StateBatch(8, 8, ARCHIVED, 5)]
-    partition = SharePartition(5, state)
+    partition = SharePartition(5, state, AT_ONCE)
     assert (partition.start_offset, partition.end_offset, partition.done_count) == (7, 9, 1)
     assert partition.fetch_offset() == 7
 
@@ -207,3 +259,56 @@ def test_ranges_that_become_alike_are_one_again() -> None:
     partition.failed(refused.number, 3)
     shown = [(each.first, each.last, each.state) for each in partition.ranges()]
     assert shown[-1] == (12, 13, ACQUIRED)
+
+
+def test_records_with_decisions_of_their_own_stay_apart() -> None:
+    partition = filled(3)
+    first = partition.acknowledge("m1", told(0, 0, AcknowledgeType.ACCEPT), 1)
+    second = partition.acknowledge("m1", told(1, 1, AcknowledgeType.ACCEPT), 1)
+    assert first is not None
+    assert second is not None
+    partition.failed(first.number, 1)
+    shown = [(each.first, each.last, each.write) for each in partition.ranges()]
+    assert shown == [(0, 0, -1), (1, 1, second.number), (2, 2, -1)]
+
+
+def test_records_that_are_done_are_one_range_however_often_they_were_delivered() -> None:
+    state = [StateBatch(1, 1, ACKNOWLEDGED, 3), StateBatch(2, 2, AVAILABLE, 1)]
+    partition = SharePartition(0, state, AT_ONCE)
+    partition.acquire("m1", 2, [ReadBatch(2, 2)], 1, 0)
+    write = partition.acknowledge("m1", told(2, 2, AcknowledgeType.ACCEPT), 1)
+    assert write is not None
+    partition.written(write.number, 1)
+    shown = [(each.first, each.last) for each in partition.ranges()]
+    assert shown == [(0, 0), (1, 2)]
+
+
+def test_the_error_names_the_first_record_that_the_member_does_not_have() -> None:
+    partition = filled(4)
+    partition.acquire("m2", 4, [ReadBatch(4, 7)], 4, 0)
+    for first, named in ((2, 4), (5, 5)):
+        with pytest.raises(ApiError, match=f"no record at offset {named}:"):
+            partition.acknowledge("m1", told(first, 6, AcknowledgeType.ACCEPT), 1)
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "runs"),
+    [
+        (0, [(2, 3, "ACCEPT"), (5, 5, "ACCEPT"), (6, 7, "REJECT")]),
+        (3, [(3, 3, "ACCEPT"), (5, 5, "ACCEPT"), (6, 7, "REJECT")]),
+        (4, [(5, 5, "ACCEPT"), (6, 7, "REJECT")]),
+        (6, [(6, 7, "REJECT")]),
+        (7, [(7, 7, "REJECT")]),
+        (8, []),
+    ],
+)
+def test_runs_of_one_type_begin_at_the_start_offset(
+    start_offset: int, runs: list[tuple[int, int, str]]
+) -> None:
+    accept, reject = AcknowledgeType.ACCEPT, AcknowledgeType.REJECT
+    batches = [
+        AcknowledgementBatch(2, 3, [accept]),
+        AcknowledgementBatch(5, 7, [accept, reject, reject]),
+    ]
+    found = [(each.first, each.last, each.type.name) for each in runs_of(batches, start_offset)]
+    assert found == runs
