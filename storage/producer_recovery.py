@@ -176,11 +176,11 @@ def _correct_indexes(
         if segment.end_offset <= request.recovery_point and segment is not segments[-1]:
             continue
         index = segment.txn_index
-        entries = index.read_sound(request.disk, below=request.recovery_point)
+        kept = index.read_sound(request.disk, below=request.recovery_point)
         anew = [
             each for each in aborted if segment.base_offset <= each.last_offset < segment.end_offset
         ]
-        if index.replace(request.disk, [*entries, *anew]) or anew:
+        if index.replace_behind(request.disk, kept, anew) or anew:
             unsynced.append(index.path)
     if unsynced:
         yield Sync((*unsynced, request.directory))

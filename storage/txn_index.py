@@ -162,15 +162,21 @@ class TxnIndex:
         write_entries(disk, self.path, 0, encode_aborted(entries))
         self.is_present = True
 
-    def replace(self, disk: Disk, entries: Sequence[AbortedTransaction]) -> bool:
-        """Let the file contain these entries. False if it does already. It is not synced. Raises
-        OSError."""
-        data = encode_aborted(entries)
-        if (disk.read_file(self.path) if self.is_present else b"") == data:
+    def replace_behind(
+        self, disk: Disk, kept: Sequence[AbortedTransaction], entries: Sequence[AbortedTransaction]
+    ) -> bool:
+        """Let the file contain these entries behind those with which it begins and which it keeps.
+        False if it does already. It is not synced. Raises OSError.
+
+        The kept entries are not written again: a power loss before the next sync could take them,
+        and nothing else has them.
+        """
+        data, size = encode_aborted(entries), len(kept) * ENTRY_SIZE
+        if (disk.read_file(self.path)[size:] if self.is_present else b"") == data:
             return False
-        write_entries(disk, self.path, 0, data)
+        write_entries(disk, self.path, size, data)
         self.is_present = True
-        self._entries = list(entries)
+        self._entries = [*kept, *entries]
         return True
 
     def truncate_to(self, disk: Disk, offset: int) -> bool:

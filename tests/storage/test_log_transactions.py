@@ -164,11 +164,12 @@ def test_an_index_that_has_the_entries_is_not_written_again() -> None:
     disk, index = MemoryDisk(), TxnIndex(f"{DIRECTORY}/0.txnindex")
     disk.make_directory("/d")
     disk.make_directory(DIRECTORY)
-    assert not index.replace(disk, [])
+    assert not index.replace_behind(disk, [], [])
     assert not disk.exists(index.path)
     entry = AbortedTransaction(7, 0, 1, 2)
-    assert index.replace(disk, [entry])
-    assert not index.replace(disk, [entry])
+    assert index.replace_behind(disk, [], [entry])
+    assert not index.replace_behind(disk, [], [entry])
+    assert not index.replace_behind(disk, [entry], [])
     assert disk.read_file(index.path) == encode_aborted([entry])
 
 

@@ -143,3 +143,25 @@ def test_what_is_only_partly_in_memory_is_warmed_first(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(MemoryFile, "read", read_in_part)
     assert index.entries(disk) == 2 * ENTRY_SIZE
+
+
+@pytest.mark.parametrize("tail", [b"", b"torn", encode_aborted([THREE])])
+def test_entries_that_stay_are_not_written_again(
+    tail: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recovery has them from this file alone. Written again, they would be lost by a power loss
+    before the next sync."""
+    disk, index = on_disk(ONE, tail=tail)
+    sizes: list[int] = []
+    truncate = MemoryFile.truncate
+
+    def noted(self: MemoryFile, size: int) -> None:
+        sizes.append(size)
+        truncate(self, size)
+
+    monkeypatch.setattr(MemoryFile, "truncate", noted)
+    assert index.replace_behind(disk, [ONE], [TWO])
+    assert decode_aborted(disk.read_file(PATH)) == [ONE, TWO]
+    assert sizes == ([ENTRY_SIZE] if tail else [])
+    assert index.entries_now(disk) == [ONE, TWO]
+    assert not index.replace_behind(disk, [ONE], [TWO])

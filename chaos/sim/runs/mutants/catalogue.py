@@ -258,6 +258,18 @@ CONTROLLER = [
         "outdated_newcomer",
     ),
     Mutant(
+        "storage: write the whole index of aborted transactions anew at recovery",
+        (
+            Edit(
+                "storage/txn_index.py",
+                "TxnIndex.replace_behind",
+                "write_entries(disk, self.path, size, data)",
+                "write_entries(disk, self.path, 0, encode_aborted([*kept, *entries]))",
+            ),
+        ),
+        load=LoadKind.LIGHT,
+    ),
+    Mutant(
         "controller: take the late registration of an earlier process",
         (
             Edit(
