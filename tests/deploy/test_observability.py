@@ -187,7 +187,8 @@ KAFKAS_NAME = re.compile(r"\([\w./, '-]+\)\.?$")
 OURS = {
     "stele_broker_fencings_total", "stele_cleaner_rounds_total", "stele_connection_memory_bytes",
     "stele_connections_closed_total", "stele_connections_refused_by_address",
-    "stele_connections_refused_total", "stele_connections_waiting_for_memory",
+    "stele_connections_refused_total", "stele_connections_waiting_for_a_turn",
+    "stele_connections_waiting_for_memory",
     "stele_event_loop_lag_max_seconds", "stele_event_loop_lag_seconds",
     "stele_event_loop_long_turns_total", "stele_event_loop_turn_max_seconds",
     "stele_group_committed_offset", "stele_group_load_bytes_total",

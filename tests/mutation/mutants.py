@@ -36,6 +36,7 @@ class Room:
 _PRODUCERS_AND_RECOVERY = tuple(
     f"storage/{noun}.py"
     for noun in (
+        "producer_admission",
         "producer_state",
         "producer_recovery",
         "transactions",
