@@ -27,9 +27,13 @@ def write_snapshot(disk: Disk, directory: str, offset: int, data: bytes) -> str:
     """Write the encoded state as of ``offset``. Returns the path, which is not synced. Raises
     OSError: then there is no file.
 
-    The CRC reveals a torn file; then an older snapshot is used.
+    The CRC reveals a torn file; then an older snapshot is used. A file that is right already is not
+    written again, because a power loss could tear it then. Where the log begins there is no older
+    snapshot, and nothing else knows the producers of deleted segments.
     """
     path = snapshot_path(directory, offset)
+    if disk.exists(path) and disk.read_file(path) == data:
+        return path
     file = disk.open(path, create=True)
     try:
         if file.size:
