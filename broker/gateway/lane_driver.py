@@ -45,6 +45,9 @@ Raises as requests to leaders do."""
 class LaneDriver:
     """A task runs while there are records without an outcome."""
 
+    # Looks for records whose time is over, exactly while the task runs.
+    _expiry: asyncio.TimerHandle
+
     def __init__(
         self,
         partition: PartitionId,
@@ -66,8 +69,6 @@ class LaneDriver:
         self._acks = acks
         self._compression = compression
         self._task: asyncio.Task[None] | None = None
-        # Looks for records whose time is over, exactly while the task runs.
-        self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -108,8 +109,7 @@ class LaneDriver:
             self._tell(lane.fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, message))
         finally:
             self._task = None
-            if self._expiry is not None:
-                self._expiry.cancel()
+            self._expiry.cancel()
 
     def _watch_expiry(self) -> None:
         """A leader that hangs must not make a record wait for longer than its time."""

@@ -175,6 +175,10 @@ def test_any_topic() -> None:
     assert may_any(prefix, one._replace(permission=DENY))
     assert not may_any(acl("*", WRITE), acl("*", Operation.ALL, permission=DENY))
     assert may_any(acl("*", WRITE), prefix._replace(permission=DENY))
+    assert not may_any(one, acl("*", WRITE, permission=DENY))
+    star = prefix._replace(resource_name="*", permission=DENY)  # of names that begin with a star
+    assert may_any(one, star)
+    assert may_any(acl("*", WRITE), star)
     assert may_any(everyone=True)
     assert not may_any(acl("*", principal="User:bob"), everyone=True)
 
