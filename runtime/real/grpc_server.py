@@ -38,6 +38,9 @@ STREAMS_MAX: Final = 1_000
 RECEIVE_BYTES_MAX: Final = ADMIN_BYTES_MAX + (1 << 20)
 """The largest message that is received at all. Handlers say more kindly what is too large."""
 
+STREAM_WINDOW_BYTES: Final = 256 * 1024
+"""What is received of a call that nobody reads."""
+
 IDLE_MS: Final = 600_000
 """A connection without calls is closed after this time. Its client opens another one when it needs
 it."""
@@ -48,9 +51,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
     # Otherwise gRPC makes the window of a stream as large as the network is fast. Then 16 MiB and
-    # more of each call would be received before its caller is admitted. Now it is 64 KiB, and the
-    # size of a message while that is read.
+    # more of each call would be received before its caller is admitted. Now it is 256 KiB, and the
+    # size of a message while that is read. runtime/README.md says what this costs far clients.
     ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
     ("grpc.max_connection_idle_ms", IDLE_MS),
     # Later than any session timeout: fencing a silent broker is the controller's decision.
     ("grpc.keepalive_time_ms", 20_000),

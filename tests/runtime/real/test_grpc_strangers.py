@@ -137,7 +137,7 @@ def memory_of(pid: int) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory")
 async def test_requests_that_wait_for_an_admission_take_no_memory() -> None:
-    """Here 120 calls of 8 MiB wait, on three connections: 960 MiB. Of each, 64 KiB come."""
+    """Here 120 calls of 8 MiB wait, on three connections: 960 MiB. At most 256 KiB of each come."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SERVER, stdout=asyncio.subprocess.PIPE
     )
