@@ -241,12 +241,11 @@ class ClientInstances:
         heapq.heapify(self._expiry)
 
     def _connect(self, instance: Instance, connection: Hashable) -> None:
-        if instance.connection is not None and instance.connection != connection:
+        if instance.connection is not None:
             self._leave(instance)
         instance.connection = connection
         together = self._of_connection.setdefault(connection, OrderedDict())
         together[instance.instance_id] = None
-        together.move_to_end(instance.instance_id)
         if len(together) > PER_CONNECTION_MAX:
             self._forget(next(iter(together)))
 

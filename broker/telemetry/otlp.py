@@ -215,13 +215,14 @@ def _attribute(reader: _Reader, message: _Field) -> tuple[str, str]:
         if field.kind == _BYTES and field.number == 1:
             key = reader.text(field)
         elif field.kind == _BYTES and field.number == 2:
-            for value in reader.small(field.start, field.end):
-                text = _value(reader, value)
+            for part in reader.small(field.start, field.end):
+                value = _value(reader, part)
+                text = text if value is None else value
     return key, text
 
 
-def _value(reader: _Reader, field: _Field) -> str:
-    """Of an attribute, as text. Lists and maps are empty."""
+def _value(reader: _Reader, field: _Field) -> str | None:
+    """Of an attribute, as text. None: it is a list, a map, or nothing that is known."""
     if field.number == 1 and field.kind == _BYTES:
         return reader.text(field)
     if field.kind == _VARINT and field.number in (2, 3):
@@ -232,7 +233,7 @@ def _value(reader: _Reader, field: _Field) -> str:
     if field.number == 4 and field.kind == _FIXED64:
         (value,) = struct.unpack("<d", reader.data[field.start : field.end])
         return f"{value:g}"
-    return ""
+    return None
 
 
 def _number(data: memoryview, position: int, end: int) -> tuple[int, int]:

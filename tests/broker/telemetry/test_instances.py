@@ -212,6 +212,16 @@ def test_the_first_push_may_come_at_once_and_the_next_after_the_interval() -> No
     bench.push(push())
 
 
+def test_a_client_may_ask_again_when_its_interval_is_over() -> None:
+    bench = Bench()
+    for bench.now_s in (0.1, 1.1, 2.1):  # 1.1 - 0.1 is a little more than 1, 2.1 - 1.1 too
+        bench.ask()
+    bench.now_s = 3.0999
+    bench.ask()
+    bench.now_s = 4.099
+    assert refused(bench, A)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 def test_a_refused_request_does_not_begin_the_interval_anew() -> None:
     bench = Bench()
     bench.ask()

@@ -102,6 +102,96 @@ def test_the_reader_agrees_with_the_package_of_opentelemetry() -> None:
     ]
 
 
+def field(number: int, kind: int, content: bytes = b"") -> bytes:
+    """As it is written. ``content``: of a field of bytes."""
+    tag = bytes((number << 3 | kind,))
+    if kind == BYTES:
+        assert len(content) < 0x80
+        return tag + bytes((len(content),)) + content
+    return tag + {VARINT: b"\x01", FIXED64: bytes(8), FIXED32: bytes(4)}[kind]
+
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+def noise(known: set[tuple[int, int]], content: bytes) -> bytes:
+    """Every field of a low number and of any kind, but for those that are known."""
+    return b"".join(
+        field(number, kind, content)
+        for number in range(1, 9)
+        for kind in (VARINT, FIXED64, BYTES, FIXED32)
+        if (number, kind) not in known
+    )
+
+
+ONE = field(4, FIXED64).replace(bytes(8), b"\0\0\0\0\0\0\xf0\x3f")
+LEVELS: dict[str, tuple[set[tuple[int, int]], bytes]] = {
+    "attribute's value": ({(1, BYTES), (2, VARINT), (3, VARINT), (4, FIXED64)}, b"v"),
+    "attribute": ({(1, BYTES), (2, BYTES)}, field(1, BYTES, b"x")),
+    "point": (
+        {(7, BYTES), (4, FIXED64), (6, FIXED64)},
+        field(1, BYTES, b"k") + field(2, BYTES, field(1, BYTES, b"x")),
+    ),
+    "gauge": ({(1, BYTES)}, ONE),
+    "metric": (
+        {(1, BYTES), (5, BYTES), (7, BYTES)},
+        field(1, BYTES, ONE),
+    ),
+    "scope": ({(2, BYTES)}, field(1, BYTES, b"x") + field(5, BYTES, field(1, BYTES, ONE))),
+    "resource": ({(1, BYTES)}, field(1, BYTES, b"k")),
+    "resource metrics": (
+        {(1, BYTES), (2, BYTES)},
+        field(2, BYTES, field(5, BYTES, field(1, BYTES, ONE))),
+    ),
+    "whole": (
+        {(1, BYTES)},
+        field(2, BYTES, field(2, BYTES, field(5, BYTES, field(1, BYTES, ONE)))),
+    ),
+}
+
+
+@pytest.mark.parametrize("noisy", [None, *LEVELS])
+def test_fields_that_are_not_known_change_nothing(noisy: str | None) -> None:
+    """Neither those of other numbers, nor those of known numbers and other kinds."""
+
+    def level(name: str, content: bytes) -> bytes:
+        return content + (noise(*LEVELS[name]) if name == noisy else b"")
+
+    def wrapped(number: int, content: bytes) -> bytes:
+        size = len(content)
+        length = bytes((size & 0x7F | 0x80, size >> 7))
+        return bytes((number << 3 | BYTES,)) + length + content
+
+    value = level("attribute's value", field(1, BYTES, b"a"))
+    attribute = level("attribute", field(1, BYTES, b"k") + wrapped(2, value))
+    point = level("point", wrapped(7, attribute) + ONE)
+    gauge = level("gauge", wrapped(1, point))
+    metric = level("metric", field(1, BYTES, b"m") + wrapped(5, gauge))
+    scope = level("scope", wrapped(2, metric))
+    resource = level("resource", wrapped(1, attribute.replace(b"\x0a\x01k", b"\x0a\x01r")))
+    whole = level("resource metrics", wrapped(1, resource) + wrapped(2, scope))
+    data = level("whole", wrapped(1, whole))
+    assert read(data) == [Point("m", (("k", "a"), ("r", "a")), 1.0, False)]
+
+
+def test_the_most_fields_of_a_point_and_of_a_push(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = written(Metric("n", 1.0, {str(each): "" for each in range(125)}))
+    (point,) = read(most)  # and three fields for the value and its times
+    assert len(point.attributes) == 125
+    small = written(Metric("n", 1.0))
+    for fields in (9, 10):
+        monkeypatch.setattr(otlp, "FIELDS_MAX", fields)
+        if fields == 10:
+            assert len(read(small)) == 1
+        else:
+            with pytest.raises(ApiError, match="more than 9 fields"):
+                read(small)
+
+
+def test_a_turn_has_500_fields() -> None:
+    assert list(points(empty_elements(1_999))) == [None] * 4
+
+
 def test_long_texts_are_cut() -> None:
     (point,) = read(written(Metric("n" * 300, 1.0, {"k": "v" * 300})))
     assert (len(point.name), len(dict(point.attributes)["k"])) == (200, 200)
@@ -118,6 +208,8 @@ def test_no_metrics_are_no_points() -> None:
         (b"\x0a\x05\x00", "past the end"),
         (b"\x0a\xff", "without an end"),
         (b"\x0f", "field of type 7"),
+        (b"\x0a\x01\x12\x08\x01", "without an end"),
+        (written(Metric("n", 1.0, {str(each): "" for each in range(126)})), "more than 128"),
         (b"\x09\x00", "past the end"),
         (written(Metric("n", 1.0)).replace(b"\x01n", b"\x01\xff"), "not UTF-8"),
         (written(Metric("n", 1.0, {str(each): "" for each in range(200)})), "more than 128 fields"),

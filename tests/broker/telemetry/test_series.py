@@ -64,6 +64,14 @@ def test_the_client_that_was_silent_longest_goes_first() -> None:
     assert store.left_out == 0
 
 
+def test_a_full_store_makes_room_for_each_new_series() -> None:
+    store = SeriesStore(8)
+    for instance in ("a", "b", "c", "d", "e"):
+        push(store, instance, point("1"), point("2"))
+        assert len(store) <= 8
+    assert [each for each, _, _ in shown(store)] == ["b", "b", "c", "c", "d", "d", "e", "e"]
+
+
 def test_clients_without_values_are_bounded_too() -> None:
     store = SeriesStore(4)
     for number in range(100):

@@ -87,6 +87,12 @@ def test_the_id_depends_on_the_client_the_metrics_and_the_interval(number: int) 
     assert len(others) == 4
 
 
+def test_the_lowest_id() -> None:
+    base = subscription_id(NOTHING, bytes(16)) & 0xFFFFFFFF
+    client = (base ^ 1 << 31).to_bytes(4) + bytes(12)
+    assert subscription_id(NOTHING, client) == -(2**31)
+
+
 def test_ids_have_both_signs() -> None:
     ids = [subscription_id(NOTHING, bytes([each] * 4 + [0] * 12)) for each in range(256)]
     assert min(ids) < 0 < max(ids)
