@@ -172,9 +172,7 @@ class SharePartition:
 
     def _first_of(self, each: Range, count: int) -> Range:
         """At most so many of its records."""
-        if len(each) <= count:
-            return each
-        return self._window.exactly(each.first, each.first + count - 1)[0]
+        return self._window.exactly(each.first, min(each.last, each.first + count - 1))[0]
 
     def _part_of(self, suspect: Range, max_records: int) -> Range:
         """The first half of a range, a quarter of the rest at the next delivery, and so on; one
@@ -283,7 +281,7 @@ class SharePartition:
         while self._dues and self._dues[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._dues)
             for each in self._window.exactly(first, last):
-                if 0 < each.due_ms <= now_ms:
+                if each.due_ms <= now_ms:
                     each.due_ms = 0
                     self._search_from = min(self._search_from, each.first)
             self._window.join(first, last)
