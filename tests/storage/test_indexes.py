@@ -211,6 +211,21 @@ def test_times_that_were_loaded_stay_loaded(disk: MemoryDisk) -> None:
     assert (indexes.has_offsets, indexes.has_times) == (True, True)
 
 
+@pytest.mark.parametrize(("offset", "is_believed"), [(1, True), (2, False), (0, False)])
+def test_the_last_entry_of_an_offset_index_leads_to_the_batch_that_it_names(
+    disk: MemoryDisk, offset: int, is_believed: bool
+) -> None:
+    log = open_log(disk, "/d/t-0", LogConfig(), HandClock(), key=TopicPartition("t", 0))
+    batch = make_batch()
+    append(log, batch)
+    append(log, make_batch())
+    indexes = SegmentIndexes(disk, "/d/0.index", "/d/0.timeindex", 0)
+    indexes.offsets.append(offset, len(batch))
+    indexes.flush()
+    indexes.unload()
+    assert indexes.load(log.segments.active, with_times=False, wait=True) is is_believed
+
+
 def test_times_are_loaded_when_they_are_asked_for_after_the_offsets(disk: MemoryDisk) -> None:
     segment = Segment(disk, "/d", 0, created_ms=0)
     indexes = SegmentIndexes(disk, "/d/0.index", "/d/0.timeindex", 0)

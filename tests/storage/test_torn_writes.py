@@ -13,12 +13,13 @@ import pytest
 from stele.ids import TopicPartition
 from stele.wire.batch import CRC_START, HEADER_SIZE
 from storage import opening
+from storage.compaction.rewriting import emptied
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.recovery import RecoveryRequest, recover_segments
 from storage.steps import Warm
-from tests.support.batches import make_batch
+from tests.support.batches import header_of, make_batch
 from tests.support.counting import CountingDisk
 from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
@@ -71,6 +72,18 @@ def test_a_sector_lost_behind_a_flipped_batch_is_no_excuse_for_it() -> None:
     disk = written(*(of_size(2 * SECTOR) for _ in range(3)))
     disk.flip(FIRST, 70)
     lose_sector(disk, 2 * SECTOR)
+    with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
+        open_log(disk)
+
+
+def test_a_batch_that_compaction_has_emptied_counts_as_one_behind_a_damaged_batch() -> None:
+    """It is nothing but a header, at the very end of the file."""
+    disk = written(of_size(SECTOR))
+    log = open_log(disk)
+    log.append_as_follower(emptied(header_of(make_batch(producer=(7, 0, 0), base_offset=1))))
+    log.close()
+    assert len(data_of(disk)) == SECTOR + HEADER_SIZE
+    disk.flip(FIRST, 70)
     with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
         open_log(disk)
 
