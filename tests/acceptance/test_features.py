@@ -55,7 +55,10 @@ def level(bootstrap: str) -> int:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["upgrade", "--metadata", "8"], "metadata.version has no level 8: the active controller"),
+        (
+            ["upgrade", "--metadata", str(METADATA_VERSION_LEVEL + 1)],
+            f"metadata.version has no level {METADATA_VERSION_LEVEL + 1}: the active controller",
+        ),
         (["upgrade", "--metadata", "-1"], "metadata.version has no level -1"),
         (["upgrade", "--feature", "rust.version=2"], "there is no feature 'rust.version'"),
         (["upgrade", "--metadata", "1"], "1 would be a downgrade, not an upgrade"),
