@@ -121,7 +121,7 @@ def _footprints(
             if isinstance(said, Lost):
                 raise TestsError(f"on the true source {done.key} {said.reason}")
             if isinstance(said, str):
-                raise TestsError(f"{said} fails on the true source")
+                raise TestsError(said)
             cache.put(done.key, said)
             found |= said
     return found
@@ -130,14 +130,14 @@ def _footprints(
 def _trace(
     tests: _Tests, items: Sequence[pytest.Item], room: Room, ground: Ground
 ) -> dict[str, Footprint] | str:
-    """By the tests' ids, or the one that fails."""
+    """By the tests' ids, or which one fails and why."""
     tracer = Tracer(room, ground)
     found: dict[str, Footprint] = {}
     running = tests.run(items)
     for item in items:
         found[item.nodeid], passed = tracer.trace(lambda: next(running)[1])
         if not passed:
-            return item.nodeid
+            return f"{item.nodeid} fails on the true source:\n{tests.reason}"
     return found
 
 
@@ -165,6 +165,7 @@ class _Tests:
     def __init__(self, work: Callable[[_Tests], None]) -> None:
         self.items: list[pytest.Item] = []
         self.raised: BaseException | None = None
+        self.reason = ""  # of the last failure
         self._work = work
         self._failed = False
 
@@ -180,12 +181,17 @@ class _Tests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Property tests try the same examples whenever they run, and shrink none."""
-        from hypothesis import Phase, settings  # pytest rewrites its assertions first
+        """Property tests try the same examples whenever they run, and shrink none. However long
+        these take on a busy machine, the true source passes."""
+        from hypothesis import HealthCheck, Phase, settings  # pytest rewrites its assertions first
 
-        phases = (Phase.explicit, Phase.generate)
         settings.register_profile(
-            "mutation", settings.default, phases=phases, database=None, derandomize=True
+            "mutation",
+            settings.default,
+            phases=(Phase.explicit, Phase.generate),
+            database=None,
+            derandomize=True,
+            suppress_health_check=[HealthCheck.too_slow],
         )
         settings.load_profile("mutation")
 
@@ -201,4 +207,5 @@ class _Tests:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._failed = self._failed or report.failed
+        if report.failed:
+            self._failed, self.reason = True, report.longreprtext
