@@ -29,10 +29,6 @@ _SHOW_S: Final = 10.0
 _LOOK_S: Final = LOOK_S + 2.0
 """Within this time every node has looked at its files."""
 
-_TAKEN_MS: Final = LOOK_S * 1000 + 5_000
-"""How long the recovery may take of a cluster that waits for a node to look at its files. The next
-look comes up to ``LOOK_S`` after the file has changed."""
-
 _GARBAGE: Final = (
     b"",  # connects and leaves
     b"GET / HTTP/1.1\r\n\r\n",
@@ -47,19 +43,36 @@ def _nodes(stage: Stage) -> list[int]:
 
 
 async def _shown(stage: Stage, broker: int) -> bytes:
-    """The fingerprint of the certificate that a broker shows its clients now."""
+    """The fingerprint of the certificate that a broker shows its clients now. Raises SteleError if
+    no handshake is done in time, as on a busy machine."""
     address = stage.cluster.kafka_address(broker)
-    pem = await asyncio.to_thread(
-        ssl.get_server_certificate, (address.host, address.port), timeout=_SHOW_S
-    )
+    try:
+        pem = await asyncio.to_thread(
+            ssl.get_server_certificate, (address.host, address.port), timeout=_SHOW_S
+        )
+    except OSError as error:
+        raise SteleError(f"{address} shows no certificate: {error!r}") from error
     return x509.load_pem_x509_certificate(pem.encode()).fingerprint(hashes.SHA256())
+
+
+async def _seen(stage: Stage, broker: int) -> bytes:
+    """As ``_shown``, as soon as the broker shows one."""
+    found = b""
+
+    async def is_shown() -> bool:
+        nonlocal found
+        found = await _shown(stage, broker)
+        return True
+
+    await stage.until(is_shown, f"{stage.name(broker)} shows a certificate")
+    return found
 
 
 async def _renew(stage: Stage, node: int) -> None:
     """Give a node another certificate; of a broker, wait until it shows it."""
     stage.step("fault", f"renew the certificate of {stage.name(node)}", node)
     is_broker = node in stage.cluster.broker_ids
-    before = await _shown(stage, node) if is_broker else b""
+    before = await _seen(stage, node) if is_broker else b""
     secrets = stage.cluster.secrets.certificates
     secrets.issue(Subject.node(node, HOSTS), datetime.now(UTC), DAYS)
 
@@ -103,23 +116,25 @@ async def certificate_expired(stage: Stage) -> None:
     """A renewal goes wrong: the file has a certificate that has expired already."""
     await stage.steady()
     broker = await stage.leader_of(0)
-    before = await _shown(stage, broker)
+    before = await _seen(stage, broker)
     stage.step("fault", f"give {stage.name(broker)} a certificate that has expired", broker)
     secrets = stage.cluster.secrets.certificates
     long_ago = datetime.now(UTC) - timedelta(days=30)
     secrets.issue(Subject.node(broker, HOSTS), long_ago, 1)
     await stage.hold(_LOOK_S)
-    if await _shown(stage, broker) != before:
+    if await _seen(stage, broker) != before:
         stage.step("note", f"{stage.name(broker)} shows a certificate that has expired", broker)
         raise SteleError("the broker took a certificate that has expired")
     await stage.acknowledging()
-    stage.step("heal", f"give {stage.name(broker)} a certificate that is valid", broker)
+    stage.step("note", f"give {stage.name(broker)} a certificate that is valid", broker)
     secrets.issue(Subject.node(broker, HOSTS), datetime.now(UTC), DAYS)
 
     async def shows_it() -> bool:
         return await _shown(stage, broker) != before
 
+    # When the broker looks at its file is no part of the recovery, nor how long a handshake takes.
     await stage.until(shows_it, f"{stage.name(broker)} shows the valid certificate")
+    stage.step("heal", f"{stage.name(broker)} shows the valid certificate", broker)
     await stage.whole()
 
 
@@ -195,7 +210,7 @@ DRILLS: Final = (
         title="A certificate that has expired is refused",
         what="A node's file has an expired certificate. The node keeps the one it has.",
         course=certificate_expired,
-        expectations=Expectations(write_outage_ms=2_000, elections_most=0, recovery_ms=_TAKEN_MS),
+        expectations=Expectations(write_outage_ms=2_000, elections_most=0, recovery_ms=10_000),
         needs=_NEEDS,
     ),
     Drill(
