@@ -1,5 +1,5 @@
 """``stele reassign execute --throttle auto``: sets the rate of a move while it is under way, and
-afterwards everything as it was before."""
+afterwards removes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUIET_S: Final = 5.0
 """How long the quiet latency is measured before a move begins."""
 
 _LISTS: Final = (SENDING, FETCHING)
-_SET_HERE: Final = ("DYNAMIC_BROKER", "DYNAMIC_TOPIC")
+_SET_HERE: Final = "DYNAMIC_TOPIC"
 
 Look = Callable[[], float | None]
 
@@ -31,7 +31,7 @@ class PacedMoves:
 
     ``throttles`` are the changes at a given rate (``reassignment_throttles.changes``). ``look``
     measures the tenants' latency since its last call. ``is_resumed``: the moves are under way
-    already. Then the quiet latency cannot be measured, and throttles of theirs are what an earlier
+    already. Then the quiet latency cannot be measured, and lists of theirs are what an earlier
     command has left behind.
     """
 
@@ -53,8 +53,7 @@ class PacedMoves:
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """Measure, set the throttles, and restore what was before at the end, however that
-        comes."""
+        """Measure, set the throttles, and take them back at the end, however that comes."""
         with terminable():
             self._look()
             if not self._is_resumed:
@@ -74,7 +73,7 @@ class PacedMoves:
                 raise
             finally:
                 self._admin.alter_configs(before)
-                note("stele: the throttles are again as they were before the move")
+                note("stele: the throttles are removed, and lists of topics are as before the move")
 
     def follow(self, is_moving: Callable[[], bool]) -> None:
         """Adapt the rate until nothing is being moved."""
@@ -94,16 +93,18 @@ class PacedMoves:
                 self._say(latency_s)
 
     def _before(self, found: Changes) -> Changes:
-        """What the configs are now that ``found`` changes; None: not set."""
+        """What is set at the end: the topics' lists as they are now, and no rates, as after
+        `verify`. Only a broker itself says which rates it has."""
         unset: Changes = {resource: dict.fromkeys(values) for resource, values in found.items()}
-        described = self._admin.describe_configs(list(found))
-        before: Changes = {
+        topics = [each for each, values in found.items() if SENDING in values]
+        described = self._admin.describe_configs(topics)
+        before: Changes = unset | {
             resource: {
                 **unset[resource],
                 **{
                     entry.name: entry.value
                     for entry in entries
-                    if entry.name in unset[resource] and entry.source in _SET_HERE
+                    if entry.name in unset[resource] and entry.source == _SET_HERE
                 },
             }
             for resource, entries in described.items()

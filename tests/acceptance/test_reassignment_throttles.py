@@ -116,3 +116,17 @@ def test_cancel_lifts_a_throttle_unless_it_is_to_stay(mover: Mover) -> None:
     assert f"topic {mover.topic} is throttled no more" in lifted.stderr
     assert mover.lists() == {}
     mover.until_rates(set())
+
+
+def test_a_move_that_paces_itself_ends_with_the_throttles_as_they_were(
+    mover: Mover, process_cluster: ProcessCluster
+) -> None:
+    nodes = [process_cluster.nodes[each] for each in process_cluster.broker_ids]
+    servers = ",".join(f"127.0.0.1:{node.metrics_port}" for node in nodes)
+    done = mover.reassign("execute", "--throttle", "auto", "--metrics-servers", servers)
+    assert done.returncode == 0, done
+    assert "each broker moves at most 4 MiB/s" in done.stderr
+    assert "the throttles are removed" in done.stderr
+    assert "in progress" not in mover.reassign("verify", "--preserve-throttles").stdout
+    assert mover.lists() == {}
+    mover.until_rates(set())
