@@ -42,16 +42,6 @@ GROUPS = [
         "yield loaded",
         "yield loaded._replace(records=loaded.records[:1])",
     ),
-    _light_bug(
-        "coordinator: tell what it has loaded before it is committed",
-        _SHARD,
-        "Shard._is_all_committed",
-        "high_watermark >= self._loaded_end",
-        "True",
-        "kill",
-        "isolate",
-        "cut_one_way",
-    ),
     # Groups.
     _bug(
         "group: let members of earlier generations commit",
