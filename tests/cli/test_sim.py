@@ -113,7 +113,7 @@ def test_a_seed_that_still_catches_its_bug_stays_recorded_unless_seeds_are_given
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    name = "raft: vote twice in an epoch"
+    name = "raft: vote for a worse log"
     noted: list[Verdict] = []
     monkeypatch.setattr(sim_run, "recorded", lambda: {name: recorded()[name]})
     monkeypatch.setattr(sim_run, "record", noted.extend)

@@ -100,7 +100,7 @@ def hunters() -> Iterator[Hunters]:
 
 
 def test_a_fork_runs_what_a_process_runs_that_has_read_the_bug(hunters: Hunters) -> None:
-    (mutant,) = [each for each in MUTANTS if each.name == "raft: vote twice in an epoch"]
+    (mutant,) = [each for each in MUTANTS if each.name == "raft: vote for a worse log"]
     order = Plan(0, 8.0, faults_for(mutant), load=mutant.load, hasty=True)
     with source_tree(mutant) as root:
         (read,) = outcomes(worker(root, [1], order))
