@@ -30,9 +30,6 @@ from runtime.quota.bucket import TokenBucket
 DELAYED_MAX: Final = 1000
 """Connections above the quota of their address that are closed later. Others are closed at once."""
 
-_WHOLE: Final = 1 - 1e-6
-"""A token, but for the rounding of times."""
-
 _LEAST_S: Final = 0.001
 """No wait is shorter. Several connections may be due after it."""
 
@@ -124,7 +121,7 @@ class ConnectionAdmission(Generic[C]):
     def next_due_s(self, now_s: float) -> float | None:
         """When ``due`` has something to do; None: nobody waits."""
         waits = [
-            max((_wait_s(each, now_s) for each in self._buckets_of(listener)), default=0.0)
+            max((each.wait_s(now_s) for each in self._buckets_of(listener)), default=0.0)
             for listener in self._queues
         ]
         return now_s + max(_LEAST_S, min(waits)) if waits else None
@@ -165,7 +162,7 @@ class ConnectionAdmission(Generic[C]):
 
     def _take_tokens(self, listener: str, now_s: float) -> bool:
         buckets = self._buckets_of(listener)
-        if any(each.tokens(now_s) < _WHOLE for each in buckets):
+        if any(each.wait_s(now_s) for each in buckets):
             return False
         for each in buckets:
             each.take(1, now_s)
@@ -187,7 +184,3 @@ def _renewed(bucket: TokenBucket | None, rate: int, now_s: float) -> TokenBucket
         return TokenBucket(rate, now_s)
     bucket.set_bound(rate, now_s)
     return bucket
-
-
-def _wait_s(bucket: TokenBucket, now_s: float) -> float:
-    return max(0.0, 1 - bucket.tokens(now_s)) / bucket.bound

@@ -12,9 +12,6 @@ from runtime.quota.kept import Recent
 THROTTLE_MAX_S: Final = 1.0
 """As in Kafka."""
 
-_WHOLE: Final = 1 - 1e-6
-"""A token, but for the rounding of times."""
-
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
@@ -84,11 +81,10 @@ class AddressQuotas:
             self._sensors.put(address, sensor, now_s)
         else:
             sensor.bucket.set_bound(quota.rate, now_s)
-        tokens = sensor.bucket.tokens(now_s)
-        if tokens >= _WHOLE:
+        early_s = min(THROTTLE_MAX_S, sensor.bucket.wait_s(now_s))
+        if not early_s:
             sensor.bucket.take(1, now_s)
             return 0.0
-        early_s = min(THROTTLE_MAX_S, (1 - tokens) / quota.rate)
         sensor.throttles += 1
         sensor.throttled_s += early_s
         return early_s

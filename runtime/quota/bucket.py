@@ -12,6 +12,9 @@ from runtime.quota.rate import SAMPLE_S, SAMPLES
 
 BURST_S: Final = SAMPLES * SAMPLE_S
 
+_WHOLE: Final = 1 - 1e-6
+"""A token, but for the rounding of times."""
+
 
 class TokenBucket:
     """A new one is full. Times must not go back."""
@@ -44,6 +47,11 @@ class TokenBucket:
         """Whether they are there or not."""
         self._settle(now_s)
         self._tokens -= count
+
+    def wait_s(self, now_s: float) -> float:
+        """How long until there is a whole token. 0: there is one."""
+        tokens = self.tokens(now_s)
+        return 0.0 if tokens >= _WHOLE else (1 - tokens) / self._bound
 
     def throttle_s(self, now_s: float) -> float:
         """How long until there is no debt."""
