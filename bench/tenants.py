@@ -130,7 +130,7 @@ class Tenants:
 
     @contextlib.asynccontextmanager
     async def compaction(self) -> AsyncIterator[Callable[[], str]]:
-        """The cleaner compacts a log of which everything is dirty."""
+        """The cleaner compacts a log without a clean part."""
         topic = ConfigResource.topic("compacted")
         before = self._bytes("compacted")
         await self._admin.alter_configs({topic: {"min.cleanable.dirty.ratio": "0"}})

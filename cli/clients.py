@@ -1,4 +1,4 @@
-"""``stele clients``: who is connected."""
+"""``stele clients``: the clients of a cluster."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ def read_connection_settings(
     listener_limits: Mapping[str, str],
     listeners: Iterable[str],
 ) -> ConnectionSettings:
-    """``listener_limits``: the texts of limits of listeners, by key. Those of listeners that are
-    not named here are left out. Raises ApiError INVALID_CONFIG."""
+    """``listener_limits``: the texts of limits of listeners, by key. Limits of a listener that is
+    not in ``listeners`` are left out. Raises ApiError INVALID_CONFIG."""
     names = {name.lower(): name for name in listeners}
     found: dict[str, dict[str, int]] = {base.name: {} for base in _OF_LISTENERS}
     for key_name, text in listener_limits.items():

@@ -39,7 +39,7 @@ class ProducerAdmission:
         self._refused: dict[int, tuple[int, int]] = {}
 
     def check(self, header: BatchHeader, known: int, most: int) -> None:
-        """``known``: the producers that the partition remembers, without that of the batch.
+        """``known``: how many other producers the partition remembers.
         ``most``: the most that it may remember. Raises UnknownProducerRefusedError."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         first = self._refused.get(producer_id)

@@ -165,8 +165,8 @@ class TxnIndex:
     def replace_behind(
         self, disk: Disk, kept: Sequence[AbortedTransaction], entries: Sequence[AbortedTransaction]
     ) -> bool:
-        """Let the file contain these entries behind those with which it begins and which it keeps.
-        False if it does already. It is not synced. Raises OSError.
+        """Let ``entries`` follow the entries ``kept``, with which the file begins. False if they do
+        already. The file is not synced. Raises OSError.
 
         The kept entries are not written again: a power loss before the next sync could take them,
         and nothing else has them.

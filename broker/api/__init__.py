@@ -163,7 +163,7 @@ SERVED = (
 """The APIs that every broker serves."""
 
 OF_TELEMETRY = (get_telemetry_subscriptions.SERVED, push_telemetry.SERVED)
-"""Those of brokers with a receiver for the metrics of clients."""
+"""Further APIs of a broker that has a receiver for the metrics of clients."""
 
 
 def served_by(context: BrokerContext) -> tuple[Served, ...]:

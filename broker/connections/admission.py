@@ -66,7 +66,7 @@ class ConnectionAdmission(Generic[C]):
         self._protected = protected_listener
         self._broker_bucket: TokenBucket | None = None
         self._buckets: dict[str, TokenBucket] = {}  # by listener, if it has a rate
-        # Those with held connections only. The listener whose turn it is comes first.
+        # Only listeners with held connections. The listener whose turn it is comes first.
         self._queues: OrderedDict[str, FairQueue[C]] = OrderedDict()
         self._delayed = 0
         self.take(settings, now_s)
@@ -77,8 +77,8 @@ class ConnectionAdmission(Generic[C]):
         return sum(map(len, self._queues.values()))
 
     def take(self, settings: ConnectionSettings, now_s: float) -> None:
-        """Go by these from now on. Connections that are open stay so, and those that wait are
-        looked at anew by ``due``."""
+        """Go by these from now on. Open connections stay open, and ``due`` looks at waiting
+        connections anew."""
         self.limits.take(settings)
         self._broker_bucket = _renewed(self._broker_bucket, settings.creation_rate, now_s)
         self._buckets = {
@@ -90,8 +90,8 @@ class ConnectionAdmission(Generic[C]):
     def arrive(
         self, connection: C, listener: str, address: str, now_s: float
     ) -> Held[C] | Refusal | None:
-        """None: the connection is admitted. Its end is told to ``left``, and so is that of one that
-        is held. That of a refused one with a time is told to ``closed_late``."""
+        """None: the connection is admitted. ``left`` must hear of the end of an admitted or held
+        connection, and ``closed_late`` of the end of a refused connection that has a time."""
         refusal = self.limits.admit(listener, address)
         if refusal is not None:
             return refusal
@@ -104,7 +104,7 @@ class ConnectionAdmission(Generic[C]):
         return self._hold(connection, listener, address)
 
     def due(self, now_s: float) -> Iterator[C]:
-        """Admit those whose turn has come."""
+        """Admit the held connections whose turn has come."""
         stuck = 0
         while stuck < len(self._queues):
             listener, queue = next(iter(self._queues.items()))

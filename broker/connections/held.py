@@ -29,7 +29,7 @@ class FairQueue(Generic[C]):
         return self._count
 
     def push(self, connection: C, address: str) -> C | None:
-        """Returns who does not fit in, if the queue is full. That may be the new one."""
+        """Returns the connection that has no room if the queue is full. It may be the new one."""
         out: C | None = None
         if self._count >= HELD_MAX:
             greediest = max(self._by_address, key=lambda each: len(self._by_address[each]))

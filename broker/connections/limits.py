@@ -11,7 +11,7 @@ from metadata.connection_settings import ConnectionSettings
 
 
 class Reason(Enum):
-    """Why a broker closes a connection. The values are those of a metric."""
+    """Why a broker closes a connection. The values are labels of a metric."""
 
     PER_ADDRESS = "max.connections.per.ip"
     LISTENER = "listener max.connections"

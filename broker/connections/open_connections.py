@@ -54,8 +54,8 @@ class OpenConnections:
         self._protected = own if len(config.listeners) > 1 else None
         # In the order of their coming, not a set: they are closed in it.
         self._connections: dict[KafkaServerProtocol, None] = {}
-        self._addresses: dict[KafkaServerProtocol, str] = {}  # of those that are counted
-        # Those that wait for the first metadata. None: these are there.
+        self._addresses: dict[KafkaServerProtocol, str] = {}  # of counted connections
+        # Connections that wait for the first metadata. None: the metadata are there.
         self._early: dict[KafkaServerProtocol, None] | None = {}
         self._delayed: dict[KafkaServerProtocol, asyncio.TimerHandle] = {}
         self._admission: ConnectionAdmission[KafkaServerProtocol] = ConnectionAdmission(
@@ -64,7 +64,7 @@ class OpenConnections:
         self._turn: asyncio.TimerHandle | None = None  # of the next held one
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closing_excess: asyncio.Handle | None = None
-        # Those that were refused last come last. Nobody bounds the number of addresses.
+        # The address that was refused last comes last. Nobody bounds the number of addresses.
         self._refused_addresses: OrderedDict[str, int] = OrderedDict()
         self._refusals = _SparseLog()
         self._displaced = _SparseLog()
@@ -125,7 +125,7 @@ class OpenConnections:
 
     @property
     def refused_addresses(self) -> Mapping[str, int]:
-        """How many connections were refused of the addresses of which the last ones were."""
+        """How many connections of each address were refused. Only the newest addresses are here."""
         return self._refused_addresses
 
     def _by_listener(self) -> dict[str, float]:
@@ -134,7 +134,7 @@ class OpenConnections:
 
     @property
     def open(self) -> list[KafkaServerProtocol]:
-        """Those that are not refused, also this node's to itself."""
+        """Connections that are not refused, also those of this node to itself."""
         return list(self._connections)
 
     def start(self) -> None:
@@ -169,8 +169,8 @@ class OpenConnections:
     def _hold_early(
         self, connection: KafkaServerProtocol, early: dict[KafkaServerProtocol, None], address: str
     ) -> None:
-        """Whether the peer of a held connection has left cannot be seen. The oldest ones are those
-        of which this is most likely."""
+        """The broker cannot see that the peer of a held connection has left. It most likely has
+        where the connection is oldest, so the oldest makes way."""
         self._connections[connection] = early[connection] = None
         self._addresses[connection] = address
         connection.hold()
@@ -273,7 +273,7 @@ class OpenConnections:
             self._arm_turn()
 
     def _let_in(self) -> None:
-        """Admit those whose turn has come."""
+        """Admit the held connections whose turn has come."""
         for connection in self._admission.due(_now_s()):
             self._admitted(connection.listener_name).value += 1
             connection.let_in()
@@ -291,7 +291,7 @@ class OpenConnections:
 
     def _close_excess(self) -> None:
         """Close connections of clients while there are too many: a broker has taken the place of
-        one, or the limit is lower now. Those that nobody uses go first."""
+        one, or the limit is lower now. Unused connections go first."""
         if self._closing_excess is not None:
             self._closing_excess.cancel()
             self._closing_excess = None
@@ -366,7 +366,7 @@ def _now_s() -> float:
 
 
 class _SparseLog:
-    """Whether a line is due: whoever is refused may come again as fast as he can."""
+    """Limits the lines of the log: a refused client may come again at once."""
 
     def __init__(self) -> None:
         self._logged_s = -math.inf

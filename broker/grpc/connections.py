@@ -1,4 +1,4 @@
-"""DescribeConnections: who is connected to this broker."""
+"""DescribeConnections: the open connections of this broker, and their clients."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class WaitingFetch(ABC):
         self.is_expired = False
         self.is_queued = False
         self.woken = False
-        # Does a look at the fetch after its arrival, and counts the time for who asked. None: no
+        # Does a look at the fetch after its arrival, and counts the time for the client. None: no
         # time is counted.
         self.spend: Callable[[Callable[[WaitingFetch], None], WaitingFetch], None] | None = None
         self.warming: Warming | None = None

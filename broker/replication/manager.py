@@ -299,8 +299,8 @@ class ReplicaManager(ReplicaEvents):
             self._corruption_found()
 
     def _set_limits(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Of replication throttles, before any replica is told that it is throttled, and those that
-        the cleaner and the logs have from the node."""
+        """The rates of replication throttles, before a replica hears that it is throttled; and the
+        settings of the node that the cleaner and the logs use."""
         own = ConfigResource.broker(self._broker_id)
         if self._is_first or any(each in (CLUSTER, own) for each in delta.changed_configs):
             self._is_first = False

@@ -1,4 +1,4 @@
-"""Who is connected to this broker by Kafka's protocol, and what each connection has done so far."""
+"""The clients with a Kafka connection to this broker, and what each connection has done."""
 
 from __future__ import annotations
 

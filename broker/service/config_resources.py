@@ -26,7 +26,7 @@ _TYPES: Final = (
 )
 
 _WITH_CONFIGS: Final = (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP)
-"""Resources of these types are those that have a configuration."""
+"""A resource of these types exists as long as it has a configuration."""
 
 
 async def list_resources(

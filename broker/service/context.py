@@ -72,7 +72,7 @@ class BrokerContext:
     """Why this broker would not serve by changed keys of its stores; None if nobody can tell."""
 
     connections: Callable[[], Iterable[KafkaServerProtocol]] = tuple
-    """Those that are open on the Kafka listeners."""
+    """The open connections of the Kafka listeners."""
     telemetry: ClientTelemetry | None = None
     """None: this broker has no receiver for the metrics of clients."""
 

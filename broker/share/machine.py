@@ -136,7 +136,7 @@ class SharePartition:
         return [Acquired(each.first, each.last, each.count) for each in taken]
 
     def _note(self, first: int, last: int, state: RecordState) -> None:
-        """Offsets in the window that are available and have no record are done. Those behind the
+        """Offsets in the window that are available and have no record are done. Offsets behind the
         window come into it while it has room."""
         window = self._window
         if state is _ARCHIVED:
@@ -249,8 +249,8 @@ class SharePartition:
         self._writes += 1
         if is_decision:
             self._decisions[number] = batches
-        # The start offset is that of decisions which are persisted. With those of this write it
-        # might lie above a record whose own write fails.
+        # Only persisted decisions move the start offset. The decisions of this write could move it
+        # above a record whose own write fails.
         return StateWrite(number, self._window.start_offset, tuple(batches))
 
     def written(self, number: int, now_ms: int) -> None:
@@ -263,7 +263,7 @@ class SharePartition:
 
     def failed(self, number: int, now_ms: int) -> StateWrite | None:
         """A write was refused or its outcome is unknown: the member has its records again, if their
-        lock lasts. The write is for those whose lock has ended."""
+        lock lasts. The write returned is for records whose lock has ended."""
         ended: list[StateBatch] = []
         for first, last, _, _ in self._decisions.pop(number, ()):
             ended += [
@@ -343,7 +343,7 @@ class SharePartition:
             self._search_from = min(self._search_from, each.first)
 
     def _decided(self, number: int, first: int, last: int) -> list[Range]:
-        """The records that a write decides, of which it does not decide any more."""
+        """The records that waited for this write. They wait for it no more."""
         found = [each for each in self._window.exactly(first, last) if each.write == number]
         for each in found:
             each.write = -1

@@ -91,7 +91,7 @@ class Limits(NamedTuple):
 
     @property
     def suspect_count(self) -> int:
-        """A record that was delivered so often may be what its consumers fail at."""
+        """After so many deliveries the record itself may be the reason why its consumers fail."""
         return max(2, -(-self.delivery_count_limit // 2))
 
 

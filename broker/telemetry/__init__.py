@@ -1,1 +1,1 @@
-"""Metrics that clients push (KIP-714): who is asked for which, and the newest of their values."""
+"""Metrics that clients push (KIP-714): what each client is asked for, and the newest values."""

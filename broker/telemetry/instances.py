@@ -93,9 +93,9 @@ class ClientInstances:
         """``max_bytes``: of one push, compressed."""
         self._max_bytes: Final = max_bytes
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()  # silent longest first
-        # Likewise, of each connection. An instance is in that of its last connection only.
+        # The same for each connection. An instance belongs to its last connection only.
         self._of_connection: dict[Hashable, OrderedDict[bytes, None]] = {}
-        # A heap with an entry per instance, whose time is that of its expiry or before. Entries of
+        # A heap with an entry per instance, whose time is not after its expiry. Entries of
         # instances that are gone are dropped when their time comes, or when there are many.
         self._expiry: list[tuple[float, bytes]] = []
         self._scheduled: set[bytes] = set()

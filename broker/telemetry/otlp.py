@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
     name: str
     attributes: Attributes
-    """Of the resource and of the point. If both have one of a name, it is that of the point."""
+    """Of the resource and of the point. If both have one of a name, the point's counts."""
     value: float
     is_delta: bool
     """Whether the value is what came in addition since the push before."""

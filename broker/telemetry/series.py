@@ -13,7 +13,7 @@ _CLIENT_SHARE: Final = 4
 
 
 class ClientLabels(NamedTuple):
-    """Who pushes, as the broker knows it."""
+    """The client that pushes, as the broker knows it."""
 
     user: str
     client_id: str
@@ -98,7 +98,7 @@ class SeriesStore:
         self.forget(next(iter(self._clients)))
 
     def all(self, now_s: float) -> Iterator[Series]:
-        """Those that have not expired."""
+        """The series that have not expired."""
         for instance_id, client in list(self._clients.items()):
             if client.expires_s <= now_s:
                 self.forget(instance_id)

@@ -1,4 +1,4 @@
-"""The values of a node's settings at the moment, which may differ from those at its start."""
+"""The present values of a node's settings. They may have changed since its start."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ deficit round robin (Shreedhar and Varghese, 1995) on three levels. The cost of 
 only afterwards, so a turn may cost more than its share. The user then owes the difference, and is
 passed over until rounds have made up for it.
 
-Only those that wait, or owe something while others wait, take memory.
+A user takes memory only while it waits, or while it owes something and others wait.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ M = TypeVar("M", bound=_Member)
 
 
 class _Ring(Generic[M]):
-    """Members in the order of their turns. Those that do not wait are in it while they owe."""
+    """Members in the order of their turns. A member without work stays in it while it owes."""
 
     __slots__ = ("members",)
 

@@ -56,7 +56,7 @@ class Turns:
         self.requests: Final = sys.maxsize if clock is None else TURN_REQUESTS
         self._order: TurnOrder[Taker] = TurnOrder()
         self._taken_s = 0.0  # by turns since the loop last went round
-        self._free_turns = 0  # of these, those that nobody waited for
+        self._free_turns = 0  # turns since then for which nobody waited
         self._is_due = False  # _go_on is about to be called
 
     @property

@@ -53,8 +53,8 @@ def find_quota(quotas: Quotas, address: str) -> AddressQuota | None:
 class AddressQuotas:
     """Pure: times come with the calls, and must not go back.
 
-    Each address has a bucket of tokens, of which 11 seconds' worth may be used at once. 10,000
-    addresses are remembered, those that came last. A forgotten one has a full bucket.
+    Each address has a bucket of tokens, of which 11 seconds' worth may be used at once. The
+    10,000 newest addresses are remembered. A forgotten one has a full bucket.
     """
 
     def __init__(self, quotas: Quotas) -> None:

@@ -15,7 +15,7 @@ MAX: Final = 10_000
 IDLE_S: Final = 3600.0
 
 SAMPLES_MAX: Final = 200
-"""Of a metric by clients, whose number nobody bounds: those that were active last."""
+"""Samples of a metric by clients. Nobody bounds their number, so it shows the newest ones."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

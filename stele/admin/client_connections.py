@@ -1,4 +1,4 @@
-"""Who is connected to a cluster."""
+"""The clients that are connected to a cluster."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def say_of_tasks(what: str, tasks: Iterable[Throttled]) -> None:
 
 
 def say(what: str, throttled_s: float, quotas: str) -> None:
-    """``what`` was read or written; ``quotas``: those that may have counted."""
+    """``what`` was read or written. ``quotas``: the quotas that may have counted."""
     if throttled_s > 0:
         log.log(
             logging.WARNING if throttled_s >= _LONG_S else logging.INFO,

@@ -121,8 +121,8 @@ def memory_of_elements(size_bytes: int) -> int:
 
 
 def client_id_within(beginning: Buffer) -> str:
-    """The client id, or its beginning, of a request of which only the first bytes are there. It is
-    empty where there is none, and nothing is checked."""
+    """The client id, or its beginning, in the first bytes of a request. Empty if they have none.
+    Nothing is checked."""
     if len(beginning) < _REQUEST_HEADER.size:
         return ""
     size = _REQUEST_HEADER.unpack_from(beginning, 0)[3]
