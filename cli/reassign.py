@@ -54,6 +54,41 @@ PlanFile = Annotated[
 PreserveThrottles = Annotated[
     bool, typer.Option("--preserve-throttles", help="Leave the throttles of replication in force.")
 ]
+Additional = Annotated[
+    bool, typer.Option("--additional", help="Begin even while other partitions are being moved.")
+]
+KeepFactor = Annotated[
+    bool,
+    typer.Option(
+        "--disallow-replication-factor-change", help="Refuse more or fewer replicas than now."
+    ),
+]
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        "--throttle",
+        metavar="BYTES_PER_S|auto",
+        help="Limit of what each broker sends and fetches for moves; `verify` removes it. "
+        "auto: waits for the end, and lets moves go as fast as producers hardly notice.",
+    ),
+]
+MetricsServers = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-servers",
+        metavar="HOST:PORT,…",
+        help="With --throttle auto: the metrics.listener of the brokers, whose latency counts.",
+    ),
+]
+LogDirsThrottle = Annotated[
+    int | None,
+    typer.Option(
+        "--replica-alter-log-dirs-throttle",
+        min=1,
+        metavar="BYTES_PER_S",
+        help="Limit of what each broker copies between its directories; `verify` removes it.",
+    ),
+]
 States = dict[tuple[str, int], "PartitionDescription"]
 
 
@@ -111,42 +146,11 @@ def generate(
 @app.command()
 def execute(
     plan_file: PlanFile,
-    additional: Annotated[
-        bool,
-        typer.Option("--additional", help="Begin even while other partitions are being moved."),
-    ] = False,
-    keep_factor: Annotated[
-        bool,
-        typer.Option(
-            "--disallow-replication-factor-change", help="Refuse more or fewer replicas than now."
-        ),
-    ] = False,
-    throttle: Annotated[
-        str | None,
-        typer.Option(
-            "--throttle",
-            metavar="BYTES_PER_S|auto",
-            help="Limit of what each broker sends and fetches for moves; `verify` removes it. "
-            "auto: waits for the end, and lets moves go as fast as producers hardly notice.",
-        ),
-    ] = None,
-    metrics_servers: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics-servers",
-            metavar="HOST:PORT,…",
-            help="With --throttle auto: the metrics.listener of the brokers, whose latency counts.",
-        ),
-    ] = None,
-    log_dirs_throttle: Annotated[
-        int | None,
-        typer.Option(
-            "--replica-alter-log-dirs-throttle",
-            min=1,
-            metavar="BYTES_PER_S",
-            help="Limit of what each broker copies between its directories; `verify` removes it.",
-        ),
-    ] = None,
+    additional: Additional = False,
+    keep_factor: KeepFactor = False,
+    throttle: Throttle = None,
+    metrics_servers: MetricsServers = None,
+    log_dirs_throttle: LogDirsThrottle = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
