@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, NamedTuple
@@ -96,9 +97,10 @@ class ClientInstances:
         # The same for each connection. An instance belongs to its last connection only.
         self._of_connection: dict[Hashable, OrderedDict[bytes, None]] = {}
         # A heap with an entry per instance, whose time is not after its expiry. Entries of
-        # instances that are gone are dropped when their time comes, or when there are many.
+        # instances that are gone, and entries that an earlier one has replaced, are dropped when
+        # their time comes, or when there are many.
         self._expiry: list[tuple[float, bytes]] = []
-        self._scheduled: set[bytes] = set()
+        self._scheduled: dict[bytes, float] = {}  # the time of the entry that counts
         # What instances are told, so that equal ones are one object. It is of the newest version.
         self._told: dict[Wanted, Wanted] = {}
         self._version = 0
@@ -221,9 +223,9 @@ class ClientInstances:
         self._connect(instance, connection)
         silence_s = max(_EXPIRY_S, _EXPIRY_INTERVALS * instance.interval_s)
         instance.expires_s = now_s + silence_s
-        if instance_id not in self._scheduled:
-            self._scheduled.add(instance_id)
-            heapq.heappush(self._expiry, (instance.expires_s, instance_id))
+        # It may expire earlier than it would have: its interval is shorter now.
+        if instance.expires_s < self._scheduled.get(instance_id, math.inf):
+            self._schedule(instance)
         if len(self._instances) > INSTANCES_MAX:
             self._forget(next(iter(self._instances)))
         if len(self._expiry) > 2 * INSTANCES_MAX:
@@ -235,8 +237,12 @@ class ClientInstances:
             self._version = version
         return self._told.setdefault(wanted, wanted)
 
+    def _schedule(self, instance: Instance) -> None:
+        self._scheduled[instance.instance_id] = instance.expires_s
+        heapq.heappush(self._expiry, (instance.expires_s, instance.instance_id))
+
     def _drop_entries(self) -> None:
-        self._scheduled = set(self._instances)
+        self._scheduled = {each.instance_id: each.expires_s for each in self._instances.values()}
         self._expiry = [(each.expires_s, each.instance_id) for each in self._instances.values()]
         heapq.heapify(self._expiry)
 
@@ -270,16 +276,17 @@ class ClientInstances:
 
     def _expire(self, now_s: float) -> None:
         while self._expiry and self._expiry[0][0] <= now_s:
-            _, instance_id = heapq.heappop(self._expiry)
-            self._scheduled.discard(instance_id)
+            due_s, instance_id = heapq.heappop(self._expiry)
+            if self._scheduled.get(instance_id) != due_s:
+                continue
+            del self._scheduled[instance_id]
             instance = self._instances.get(instance_id)
             if instance is None:
                 continue
             if instance.expires_s <= now_s:
                 self._forget(instance_id)
             else:
-                self._scheduled.add(instance_id)
-                heapq.heappush(self._expiry, (instance.expires_s, instance_id))
+                self._schedule(instance)
 
 
 def check_instance_id(instance_id: bytes) -> None:

@@ -314,6 +314,20 @@ def test_a_silent_instance_expires(wanted: Wanted, silence_s: float) -> None:
     assert bench.instances.count(50.0 + silence_s) == 0
 
 
+def test_an_instance_expires_by_its_newest_interval() -> None:
+    bench = Bench()
+    bench.subscribe(WANTED[1])  # it would be forgotten after 120 s
+    bench.ask()
+    bench.subscribe(WANTED[0])
+    bench.ask()
+    assert bench.instances.count(59.9) == 1
+    assert bench.instances.count(60.0) == 0
+    bench.now_s = 130.0  # the entry of the longer interval is over, too
+    bench.ask()
+    assert bench.instances.count(189.9) == 1
+    assert bench.instances.count(190.0) == 0
+
+
 def test_an_instance_goes_with_its_last_connection() -> None:
     bench = Bench()
     bench.ask(A, "old")
