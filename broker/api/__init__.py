@@ -352,6 +352,8 @@ class KafkaApis:
     ) -> Struct | Awaitable[Struct]:
         """The answer to a request whose handler raised: the client's connection lives."""
         if isinstance(error, ApiError):
+            # Its frames hold the request, and the frame that raised it holds the error.
+            error.__traceback__ = None
             return served.refuse(request_context, message, error.code)
         name = served.api.key.name
         logger.error(

@@ -132,11 +132,14 @@ def handle(
             for partition in data.partition_data:
                 produce.add(data.name, data.topic_id, partition.index, _batch(partition))
 
+    # done must not know produce, which keeps it: a cycle would hold the batches for long.
+    new_producers = produce.new_producers
+
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:
             response = _response(context, request_context, request, results)
-            if produce.new_producers is not None:
-                response.throttle_time_ms = produce.new_producers.wait_ms
+            if new_producers is not None:
+                response.throttle_time_ms = new_producers.wait_ms
             reply(response)
         elif all(result.error is ErrorCode.NONE for result in results):
             reply(None)
