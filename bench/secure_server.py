@@ -23,7 +23,7 @@ import uvloop
 from bench.processes import rss_mib
 from node.format import format_directory
 from node.node import build
-from node.run import ease_collector
+from node.process import ease_collector
 from runtime.config.node import from_settings
 from runtime.real.world import RealWorld
 

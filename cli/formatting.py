@@ -74,8 +74,9 @@ def format_command(
 
     Where controller.quorum.voters is not set, a controller is told how its quorum begins.
     """
+    from node.directories import directories_of
     from node.first_users import FirstUsers
-    from node.format import directories_of, format_directory, random_cluster_id
+    from node.format import format_directory, random_cluster_id
     from runtime.real.world import RealWorld
 
     node = load_config(config, settings)

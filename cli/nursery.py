@@ -18,6 +18,7 @@ import traceback
 from typing import Any, Final
 
 import cli.server  # noqa: F401
+import node.process
 import node.run  # noqa: F401
 import runtime.log_format  # noqa: F401
 from cli.main import main as run_command

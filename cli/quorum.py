@@ -136,7 +136,7 @@ def show_voters(
 
     For a quorum that has lost its majority: quorum describe gets no answer then.
     """
-    from node.format import read_identity
+    from node.directories import read_identity
     from runtime.quorum.inspection import voters_on_disk
     from runtime.real.world import RealWorld
     from stele.ids import encode_uuid
@@ -189,7 +189,7 @@ def _named(
 
 
 def _of_config(config: Path, settings: list[str] | None, endpoint: str) -> _Voter:
-    from node.format import read_identity
+    from node.directories import read_identity
     from runtime.config.addresses import endpoint_text
     from runtime.real.world import RealWorld
     from stele.ids import encode_uuid

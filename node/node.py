@@ -14,8 +14,8 @@ from broker.broker import Broker
 from controller.service import ControllerService
 from metadata.acls import Acls
 from metadata.features import SUPPORTED
+from node.directories import read_identity
 from node.first_users import read_first_users
-from node.format import read_identity
 from node.restart_safety import RestartSafety, of_controllers
 from raft.quorum import FeatureLevels
 from runtime.authorization.acl_authorizer import AclAuthorizer

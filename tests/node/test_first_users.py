@@ -10,8 +10,9 @@ import pytest
 
 from chaos.sim.world.simulation import Simulation
 from controller.configs import bootstrap
+from node.directories import directories_of
 from node.first_users import FirstUsers, read_first_users
-from node.format import directories_of, format_directory
+from node.format import format_directory
 from runtime.config.node import ConfigError, NodeConfig, from_settings
 from runtime.quorum.snapshots import SnapshotError
 from stele.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, salted_password

@@ -6,12 +6,11 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.world.simulation import Simulation
+from node.directories import directories_of, read_identity
 from node.format import (
     FirstVoters,
-    directories_of,
     format_directory,
     random_cluster_id,
-    read_identity,
 )
 from raft.quorum import NO_DIRECTORY
 from runtime.config.node import ConfigError, NodeConfig, from_settings

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from chaos.sim.world.simulation import Simulation
-from node.format import directories_of, format_directory
+from node.directories import directories_of
+from node.format import format_directory
 from node.node import Node, build
 from runtime.config.node import NodeConfig, from_settings
 from runtime.real.world import RealWorld

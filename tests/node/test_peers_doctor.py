@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -14,12 +15,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from node.directories import directories_of
 from node.findings import Finding, Level
+from node.format import format_directory
 from node.node_facts import read_facts
 from node.peers_doctor import PEER_CHECKS
-from node.run import EXIT_FAILED, run_node
+from node.process_end import EXIT_FAILED
+from node.run import run_node
 from node.start_checks import check_start
 from runtime.config.node import ConfigError, NodeConfig, from_settings
+from runtime.real.disk import RealDisk
 from security.authority import Authority, Subject
 from security.node_identity import node_uri
 
@@ -414,7 +419,9 @@ def test_brokers_that_could_not_log_in_at_one_another(
 
 def test_the_process_ends_with_one_line(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     files.store(authority=OTHER)
-    assert run_node(files.config()) == EXIT_FAILED
+    config = files.config({"log.dirs": str(files.directory / "data")})
+    format_directory(RealDisk(), directories_of(config), "cluster", 1, random.Random(1))
+    assert run_node(config) == EXIT_FAILED
     said = capsys.readouterr().err
     assert said.startswith("stele: listener NODES and CONTROLLER: a node with the same settings")
     assert said.count("\n") == 1

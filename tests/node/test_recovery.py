@@ -11,7 +11,8 @@ import pytest
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from node.node import Node
-from node.run import EXIT_FAILED, EXIT_OK, _Runner
+from node.process import _Runner
+from node.process_end import EXIT_FAILED, EXIT_OK
 from tests.support.sim_cluster import TOPIC, a_topic, judged, write
 
 _LOGS = 20

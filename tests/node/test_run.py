@@ -77,3 +77,23 @@ def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path) -> None:
     assert errors.startswith("stele: ")
     assert "stele format" in errors
     assert errors.count("\n") == 1
+
+
+_UNFORMATTED = """
+import json, sys
+from node.run import run_node
+from runtime.config.node import from_settings
+code = run_node(from_settings(json.loads(sys.argv[1])))
+print(code, [name for name in ("node.node", "grpc", "cryptography.x509") if name in sys.modules])
+"""
+
+
+def test_a_directory_that_is_not_formatted_is_found_before_the_code_is_imported(
+    tmp_path: Path,
+) -> None:
+    settings = json.dumps(combined_settings(tmp_path, free_ports(1)[0]))
+    ended = subprocess.run(
+        [sys.executable, "-c", _UNFORMATTED, settings], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "1 []\n"
+    assert "stele format" in ended.stderr

@@ -14,7 +14,7 @@ from chaos.sim.cluster.node import CLUSTER_ID, SimNode
 from chaos.sim.world.simulation import Simulation
 from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
-from node.format import directories_of
+from node.directories import directories_of
 from raft.quorum import VoterSet
 from runtime.config.node import NodeConfig, from_settings
 from stele.addresses import Address

@@ -8,7 +8,8 @@ from broker.broker import Broker
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
-from node.format import directories_of, format_directory
+from node.directories import directories_of
+from node.format import format_directory
 from node.node import SUPPORTED_FEATURES, Node, build
 from raft.core import RaftCore
 from runtime.config.node import NodeConfig
