@@ -95,18 +95,18 @@ class KafkaFetch(SessionFetch):
             self._heed_quota(context.quotas.manager)
 
     def _heed_quota(self, manager: QuotaManager) -> None:
-        """Count the time of later turns for the client. Read no more than the client may get at
-        once. Else it could never get the answer."""
+        """Count the time of later turns for the client. Read no more than the client may get in a
+        second, so that its waits are short."""
         if (clock := self._context.quotas.turn_clock) is not None:
             self.spend = functools.partial(self._request_context.connection.loop_share.run, clock)
         payer = self._context.quotas.payer(self._request_context.caller)
-        at_once = manager.at_once(CONSUMER_BYTE_RATE, payer)
-        if payer is not EXEMPT and at_once is not None:
+        fetch_max = manager.fetch_max(payer)
+        if payer is not EXEMPT and fetch_max is not None:
             self._payer = payer
-            self.max_bytes = min(self.max_bytes, max(1, int(at_once)))
+            self.max_bytes = min(self.max_bytes, max(1, int(fetch_max)))
 
     def admits(self, read_bytes: int) -> bool:
-        """A client above its quota gets an empty answer, and asks again when it has waited."""
+        """A client that owes time gets an empty answer, and asks again when it has waited."""
         quotas, payer = self._context.quotas, self._payer
         if payer is None or quotas.manager is None:
             return True

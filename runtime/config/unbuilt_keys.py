@@ -96,7 +96,7 @@ _WITHOUT_EFFECT = (
     ("transaction.abort.timed.out.", "a transaction is aborted when its time is over"),
     ("transaction.state.log.load.buffer.size", "a load reads as much as fits"),
     ("add.partitions.to.txn.", "a broker leaves it to the producer to ask again"),
-    ("quota.", "there are always 11 samples of a second"),
+    ("quota.", "there is no window: what a client uses is paid by time"),
     ("controller.quota.", "11 seconds' worth of changes may be made at once"),
     ("client.quota.", "quotas are set with stele quotas, and not by a plugin"),
     ("replication.quota.", "a throttle lets a second's bytes pass at once"),

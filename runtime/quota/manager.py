@@ -5,25 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from metadata.client_quotas import REQUEST_PERCENTAGE, ClientQuotas
+from metadata.client_quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    ClientQuotas,
+)
 from runtime.quota.kept import Finder, Kept, Throttle
+from runtime.quota.pace import Pace
 from runtime.quota.precedence import Bucket, Client, Found
-from runtime.quota.rate import FULL_S, Rate
+from runtime.quota.rate import Rate
 
 REQUEST_THROTTLE_MAX_S: Final = 1.0
 """As in Kafka. A throttle of bandwidth has no such bound: a batch of 30 MB costs a client that may
-send 1 MB/s some 20 s."""
+send 1 MB/s some 28 s."""
+
+BYTES_BURST_S: Final = 2.0
+"""What a silent client may use at once of a byte rate. With this burst, and with amounts of up to a
+second's worth, a client gets its rate within a tenth in any 30 s, the first ones too."""
+
+FETCH_S: Final = 1.0
+"""A fetch reads no more than is used in this time."""
+
+BURST_S: Final = 10.0
+"""What a silent client may use at once of any other quota, as in Kafka. Few new producers or a slow
+request are ten seconds' worth."""
+
+REQUEST_DEBT_MAX_S: Final = 10.0
+"""A client is told to wait for ``REQUEST_THROTTLE_MAX_S``, and may use more after that. Without a
+bound it would owe more and more, and be slowed down for hours after it has become modest."""
 
 
 class _Sensor:
     """What the clients of a bucket have used."""
 
-    __slots__ = ("rate", "throttled_s", "throttles")
+    __slots__ = ("pace", "rate", "throttled_s", "throttles")
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
         self.rate = Rate()
         self.throttles = 0
         self.throttled_s = 0.0
+
+    def use(self, amount: float, bound: float, now_s: float) -> None:
+        self.rate.record(amount, now_s)
+        self.pace.use(amount, bound, now_s)
 
 
 class Usage(NamedTuple):
@@ -71,34 +97,30 @@ class QuotaManager:
         if found is None:
             return None
         sensor = self._sensor(key, found.bucket, now_s)
-        sensor.rate.record(amount, now_s)
+        sensor.use(amount, found.bound, now_s)
         return _throttle(sensor, key, found, now_s)
 
     def admit(self, key: str, client: Client, amount: float, now_s: float) -> Admission:
-        """As ``record``, before the client gets the amount: it may have to wait first. Then nothing
-        is counted.
+        """As ``record``, before the client gets the amount: while it owes time it has to wait
+        first. Then nothing is counted.
 
-        An amount of which even a silent client would have to wait is admitted to a silent client,
-        which waits afterwards. Else it could never get it.
+        It gets any amount if it owes nothing, and waits afterwards. Else it could never get a batch
+        that is larger than its burst, and would wait in vain for others.
         """
         found = self._finder.find(key, client)
         if found is None:
             return _ADMITTED
         sensor = self._sensor(key, found.bucket, now_s)
-        is_silent = sensor.rate.observed(now_s) <= 0
-        sensor.rate.record(amount, now_s)
-        throttle = _throttle(sensor, key, found, now_s)
-        if throttle is None:
-            return _ADMITTED
-        if not is_silent:
-            sensor.rate.record(-amount, now_s)
-        return Admission(is_silent, throttle)
+        if sensor.pace.owed_s(found.bound, now_s) > 0:
+            return Admission(False, _throttle(sensor, key, found, now_s))
+        sensor.use(amount, found.bound, now_s)
+        return Admission(True, _throttle(sensor, key, found, now_s))
 
-    def at_once(self, key: str, client: Client) -> float | None:
-        """The most that a client may use at once. More would be above the quota even after a
-        silence. None: there is no quota."""
-        found = self._finder.find(key, client)
-        return None if found is None else found.bound * FULL_S
+    def fetch_max(self, client: Client) -> float | None:
+        """The most bytes that a fetch may read, if a batch is no larger. None: there is no
+        quota."""
+        found = self._finder.find(CONSUMER_BYTE_RATE, client)
+        return None if found is None else found.bound * FETCH_S
 
     def usage(self, now_s: float) -> Iterator[Usage]:
         """Of every bucket that is known, from the one that was used last. To be used up before the
@@ -108,18 +130,26 @@ class QuotaManager:
 
     def usage_of(self, key: str, bucket: Bucket, now_s: float) -> Usage:
         """Of one bucket."""
-        return _usage(key, bucket, self._sensors.peek(key, bucket) or _Sensor(), now_s)
+        return _usage(key, bucket, self._sensors.peek(key, bucket) or _sensor(key), now_s)
 
     def _sensor(self, key: str, bucket: Bucket, now_s: float) -> _Sensor:
         sensor = self._sensors.get(key, bucket, now_s)
         if sensor is None:
-            sensor = _Sensor()
+            sensor = _sensor(key)
             self._sensors.put(key, bucket, sensor, now_s)
         return sensor
 
 
+def _sensor(key: str) -> _Sensor:
+    if key in (CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE):
+        return _Sensor(Pace(BYTES_BURST_S))
+    if key == REQUEST_PERCENTAGE:
+        return _Sensor(Pace(BURST_S, REQUEST_DEBT_MAX_S))
+    return _Sensor(Pace(BURST_S))
+
+
 def _throttle(sensor: _Sensor, key: str, found: Found, now_s: float) -> Throttle | None:
-    seconds = sensor.rate.throttle_s(found.bound, now_s)
+    seconds = sensor.pace.owed_s(found.bound, now_s)
     if seconds <= 0:
         return None
     if key == REQUEST_PERCENTAGE:

@@ -1,9 +1,9 @@
-"""A rate over the last seconds, and how long a client must wait to fall back to its bound.
+"""The rate of the last seconds, as metrics and explanations show it.
 
-As Kafka's: amounts are summed up in samples of a second, of which 11 count. A sample begins with
+It is Kafka's: amounts are summed up in samples of a second, of which 11 count. A sample begins with
 the first amount after the one before has ended. The rate is the sum divided by the time since the
-oldest sample began, or by at least 10 full seconds and the running one. So a client that was silent
-may use 10 seconds' worth at once.
+oldest sample began, or by at least 10 full seconds and the running one.
+How long a client waits does not follow from it, but from ``runtime.quota.pace``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rate:
         self._total = 0.0  # of the sums
 
     def record(self, amount: float, now_s: float) -> None:
-        """Count an amount. A negative one takes back what was counted just before."""
+        """Count an amount."""
         self._forget(now_s)
         samples = self._samples
         if not samples or now_s - samples[-1][0] >= SAMPLE_S:
@@ -40,16 +40,6 @@ class Rate:
         """The rate per second."""
         self._forget(now_s)
         return self._total / self._elapsed_s(now_s)
-
-    def throttle_s(self, bound: float, now_s: float) -> float:
-        """How long a client above its bound must wait, as in Kafka.
-
-        (observed - bound) / bound x the time that is averaged over.
-        After 10 s of samples the rate has then fallen to the bound. In the first 10 s it falls
-        later, and the client may have to wait again.
-        """
-        self._forget(now_s)
-        return max(0.0, self._total / bound - self._elapsed_s(now_s))
 
     def _elapsed_s(self, now_s: float) -> float:
         since_s = now_s - self._samples[0][0] if self._samples else 0.0

@@ -7,12 +7,9 @@ from typing import Final, Self
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 
-BURST_S: Final = 12.0
-"""A client that was silent may use 10 s worth at once. What it uses in the running second counts
-later, and one request is under way beside it."""
-
-_SLACK: Final = 1.1
-"""The rate is averaged over whole samples of a second."""
+BURST_S: Final = 3.0
+"""A client that was silent may use 2 s worth at once. The request that goes beyond is answered,
+too, and is less than a second's worth."""
 
 
 class QuotasAreKept(Law):
@@ -38,7 +35,7 @@ class QuotasAreKept(Law):
     def used(self, broker: int, rate: float, answered_bytes: int, since_s: float) -> None:
         """A broker has answered requests of so many bytes on a connection of this age."""
         self.looked += 1
-        if answered_bytes > rate * (since_s + BURST_S) * _SLACK:
+        if answered_bytes > rate * (since_s + BURST_S):
             self._report(
                 f"broker {broker} took {answered_bytes} bytes in {since_s:.1f} s from a client "
                 f"that may send {rate:g} bytes per second"

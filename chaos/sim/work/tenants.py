@@ -25,7 +25,8 @@ _GREEDY, _POLITE = "greedy", "polite"
 _VALUE: Final = bytes(300)
 _SIZE_BYTES: Final = len(_VALUE)  # of a request at least
 _IN_FLIGHT: Final = 10
-_BURST: Final = 8
+_BURST: Final = 4
+"""Requests, which are less than 2 s worth together."""
 _REST_S: Final = (6.0, 12.0)
 """Between two bursts."""
 _PATIENCE_S: Final = 60.0
@@ -132,7 +133,7 @@ class Tenants(Work):
     async def _burst(
         self, connection: KafkaConnection, broker: int, opened_s: float, rng: random.Random
     ) -> None:
-        """A few requests one after the other. Two bursts in 11 s are below 10 s worth."""
+        """A few requests one after the other: less than a silent client may send at once."""
         for _ in range(rng.randint(1, _BURST)):
             answer = await self._send(connection)
             self.counts["requests of a polite client"] += 1

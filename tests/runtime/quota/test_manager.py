@@ -10,8 +10,9 @@ from immutables import Map
 from metadata.client_quotas import ClientQuotas
 from runtime.quota import kept
 from runtime.quota.kept import Finder, Kept
-from runtime.quota.manager import QuotaManager
+from runtime.quota.manager import BURST_S, BYTES_BURST_S, REQUEST_DEBT_MAX_S, QuotaManager
 from runtime.quota.mutations import MutationQuotas
+from runtime.quota.pace import Pace
 from runtime.quota.precedence import Bucket, Client, find
 from runtime.quota.rate import Rate
 from tests.support.client_quotas import Names, entity
@@ -40,9 +41,10 @@ USES = st.lists(
 
 
 @given(USES)
-def test_each_bucket_has_its_own_rate(uses: list[tuple[str, Client, int, int]]) -> None:
+def test_each_bucket_has_its_own_rate_and_pace(uses: list[tuple[str, Client, int, int]]) -> None:
     manager, now = QuotaManager(FEW), 1.0
     rates: dict[tuple[str, Bucket], Rate] = {}
+    paces: dict[tuple[str, Bucket], Pace] = {}
     throttles: dict[tuple[str, Bucket], list[float]] = {}
     for key, client, amount, pause in uses:
         now += pause / 8
@@ -54,13 +56,16 @@ def test_each_bucket_has_its_own_rate(uses: list[tuple[str, Client, int, int]]) 
             continue
         rate = rates.setdefault((key, found.bucket), Rate())
         rate.record(amount, now)
-        seconds = rate.throttle_s(found.bound, now)
+        new = Pace(BURST_S, REQUEST_DEBT_MAX_S) if key == CPU else Pace(BYTES_BURST_S)
+        pace = paces.setdefault((key, found.bucket), new)
+        pace.use(amount, found.bound, now)
+        seconds = pace.owed_s(found.bound, now)
         if key == CPU:
             seconds = min(1.0, seconds)
         assert (throttle.seconds if throttle else 0.0) == seconds
         if throttle:
             assert (throttle.key, throttle.found) == (key, found)
-            assert throttle.observed == rate.observed(now) > found.bound
+            assert throttle.observed == rate.observed(now)
             throttles.setdefault((key, found.bucket), []).append(seconds)
     told = {(each.key, each.bucket): each for each in manager.usage(now)}
     assert set(told) == set(rates)
@@ -70,32 +75,34 @@ def test_each_bucket_has_its_own_rate(uses: list[tuple[str, Client, int, int]]) 
         assert manager.usage_of(key, bucket, now) == usage
 
 
-def test_what_would_be_too_much_is_not_counted() -> None:
+def test_who_owes_time_gets_nothing_and_nothing_is_counted() -> None:
     manager = QuotaManager(quotas(({"user": "ann"}, {FETCH: 10.0})))
     assert manager.admit(FETCH, BOB, 1e9, 0.0) == (True, None)
-    assert manager.admit(FETCH, ANN, 60, 0.0) == (True, None)
-    assert manager.admit(FETCH, ANN, 40, 0.0) == (True, None)
+    assert manager.admit(FETCH, ANN, 15, 0.0) == (True, None)
     is_admitted, throttle = manager.admit(FETCH, ANN, 20, 0.0)
     assert throttle is not None
+    assert is_admitted, "it owed nothing before"
+    assert throttle.seconds == pytest.approx(1.5)
+    is_admitted, throttle = manager.admit(FETCH, ANN, 1000, 0.5)
+    assert throttle is not None
     assert not is_admitted
-    assert throttle.seconds == pytest.approx(2.0)
-    assert throttle.observed == 12.0
-    (usage,) = manager.usage(0.0)
-    assert usage[:4] == (FETCH, Bucket("ann", None), 10.0, 1)
-    assert usage.throttled_s == throttle.seconds
-    assert not manager.admit(FETCH, ANN, 20, 2.0).is_admitted
-    assert manager.admit(FETCH, ANN, 20, 11.0) == (True, None)
+    assert throttle.seconds == pytest.approx(1.0)
+    (usage,) = manager.usage(0.5)
+    assert (usage.key, usage.bucket, usage.throttles) == (FETCH, Bucket("ann", None), 2)
+    assert usage.rate == pytest.approx(35 / 10.5)
+    assert usage.throttled_s == pytest.approx(2.5)
+    assert manager.admit(FETCH, ANN, 5, 1.5).is_admitted
 
 
-def test_what_is_always_too_much_is_admitted_after_a_silence() -> None:
+def test_any_amount_is_admitted_to_who_owes_nothing() -> None:
     manager = QuotaManager(quotas(({"user": "ann"}, {FETCH: 10.0})))
     is_admitted, throttle = manager.admit(FETCH, ANN, 500, 0.0)
     assert is_admitted
     assert throttle is not None
-    assert throttle.seconds == pytest.approx(40.0)
-    assert not manager.admit(FETCH, ANN, 1, 10.5).is_admitted
-    assert manager.admit(FETCH, ANN, 500, 11.0).is_admitted
-    assert not manager.admit(FETCH, ANN, 500, 11.0).is_admitted
+    assert throttle.seconds == pytest.approx(48.0)
+    assert not manager.admit(FETCH, ANN, 1, 47.5).is_admitted
+    assert manager.admit(FETCH, ANN, 500, 48.0).is_admitted
+    assert not manager.admit(FETCH, ANN, 500, 48.0).is_admitted
 
 
 def test_a_bucket_that_nobody_has_used() -> None:
@@ -104,27 +111,27 @@ def test_a_bucket_that_nobody_has_used() -> None:
     assert list(manager.usage(5.0)) == []
 
 
-def test_ten_seconds_worth_may_be_used_at_once() -> None:
+def test_a_fetch_reads_a_seconds_worth() -> None:
     manager = QuotaManager(FEW)
-    assert manager.at_once(FETCH, BOB) == 200
-    assert manager.at_once(PRODUCE, Client("bob", "d")) is None
+    assert manager.fetch_max(BOB) == 20
+    assert QuotaManager(quotas()).fetch_max(BOB) is None
 
 
 def test_changed_quotas_keep_what_was_used() -> None:
     manager = QuotaManager(quotas(({"user": "ann"}, {PRODUCE: 1000.0})))
-    assert manager.record(PRODUCE, ANN, 1000, 0.0) is None
-    assert manager.record(PRODUCE, BOB, 1000, 0.0) is None
+    assert manager.record(PRODUCE, ANN, 2000, 0.0) is None
+    assert manager.record(PRODUCE, BOB, 2000, 0.0) is None
     manager.take(quotas(({"user": "ann"}, {PRODUCE: 50.0})))
-    throttle = manager.record(PRODUCE, ANN, 0, 0.0)
+    throttle = manager.record(PRODUCE, ANN, 50, 0.0)
     assert throttle is not None
-    assert throttle.seconds == pytest.approx(10.0)
+    assert throttle.seconds == pytest.approx(1.0)
     manager.take(quotas())
     assert manager.record(PRODUCE, ANN, 1000, 0.0) is None
 
 
 def test_the_throttle_of_time_is_a_second_at_most_and_that_of_bytes_unbounded() -> None:
     manager = QuotaManager(FEW)
-    for key, seconds in ((CPU, 1.0), (PRODUCE, pytest.approx(990.0))):
+    for key, seconds in ((CPU, 1.0), (PRODUCE, pytest.approx(998.0))):
         throttle = manager.record(key, ANN, 100_000, 0.0)
         assert throttle is not None
         assert throttle.seconds == seconds

@@ -23,7 +23,7 @@ def law(broken: list[str]) -> QuotasAreKept:
 
 @pytest.mark.parametrize(
     ("answered_bytes", "since_s", "breaks"),
-    [(13_200, 0.0, False), (13_201, 0.0, True), (24_200, 10.0, False), (24_201, 10.0, True)],
+    [(3_000, 0.0, False), (3_001, 0.0, True), (13_000, 10.0, False), (13_001, 10.0, True)],
 )
 def test_a_client_gets_its_rate_and_a_burst(
     law: QuotasAreKept, broken: list[str], answered_bytes: int, since_s: float, breaks: bool
