@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.api import KafkaApis
 from broker.api.logins import logins_of
-from broker.api.server import KafkaServer, bind_error, endpoints
+from broker.api.server import KafkaServer, endpoints
 from broker.connections.open_connections import OpenConnections
 from broker.coordinator.groups import GroupCoordinators
 from broker.coordinator.markers import MarkerSender
@@ -18,10 +18,7 @@ from broker.coordinator.transactions import TransactionCoordinators
 from broker.coordinator.verification import Verification
 from broker.gateway.gateway import Gateway
 from broker.gateway.own_broker import OwnBroker
-from broker.grpc.admin import AdminService
-from broker.grpc.groups import GroupsService
-from broker.grpc.log import LogService
-from broker.grpc.transactions import TransactionsService
+from broker.grpc.server import DRAIN_S, GrpcServer
 from broker.membership.certificates import CertificateChanges
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
@@ -43,20 +40,16 @@ from metadata.image import MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
-from runtime.authorization.nodes import for_nodes, when_loaded
 from runtime.config.addresses import NamedAddress
 from runtime.config.node import NodeConfig
-from runtime.logins.grpc import GrpcLogins
-from runtime.metrics.health import Check, ServingStatus
+from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
 from runtime.tls.listeners import TlsListeners
-from stele.addresses import Address
 from stele.config import ClientWorld
 from stele.errors import ApiError
 from stele.security.client_security import PLAINTEXT
 from storage.directory import LogDirectory
-from world.network import Listener, Service
 from world.world import World
 
 logger = logging.getLogger(__name__)
@@ -64,13 +57,8 @@ logger = logging.getLogger(__name__)
 _CONTROLLED_SHUTDOWN_S = 10.0
 """How long stopping waits for the controller to move this broker's leaders elsewhere."""
 
-_GRPC_DRAIN_S = 1.0
-
 _NODE_REQUEST_S = 10.0
 """How long a coordinator of this broker waits for an answer of another broker."""
-
-
-_FOR_CLIENTS = ("stele.v1.Admin", "stele.v1.Groups", "stele.v1.Log", "stele.v1.Transactions")
 
 
 class ObservedQuorum(MetadataQuorum, MetadataLog, Protocol):
@@ -126,8 +114,7 @@ class Broker:
         self._kafka = KafkaServer(
             config, world.network, registry, tls, self._quotas.addresses, world.clock
         )
-        self._grpc: dict[str, Listener] = {}
-        self._grpc_ports: dict[str, int] = {}
+        self._grpc = GrpcServer(world, tls)
         self._directories = BrokerDirectories(config, world, cluster_id)
         self._rooms = Rooms(world.disk, world.clock, [*config.log_dirs, config.metadata_log_dir])
         self._serving = False
@@ -172,7 +159,7 @@ class Broker:
     @property
     def grpc_ports(self) -> dict[str, int]:
         """The bound gRPC port of each listener, by its name."""
-        return dict(self._grpc_ports)
+        return self._grpc.ports
 
     @property
     def incarnation_id(self) -> bytes:
@@ -275,21 +262,6 @@ class Broker:
         timeout_s = self._config.broker_session_timeout_ms / 1000
         return f"acknowledged of {ago_s:.1f} s ago; the session lasts {timeout_s:g} s"
 
-    def service(self, listener_name: str) -> Service:
-        """What is served on a gRPC listener; its clients are told the addresses of that name."""
-        of_clients = Service()
-        of_clients.include(AdminService(self._context, listener_name).service())
-        of_clients.include(GroupsService(self._context, listener_name).service())
-        of_clients.include(TransactionsService(self._context, listener_name).service())
-        of_clients.include(LogService(self._gateway, listener_name).service())
-        service = when_loaded(of_clients, self._authorizer)
-        service.include(for_nodes(self._lifecycle.service(), self._authorizer, listener_name))
-        logins = self._logins.get(listener_name)
-        if logins is None:
-            return service
-        world = self._world
-        return GrpcLogins(listener_name, logins, world.clock, world.rng).protect(service)
-
     # ------------------------------------------------------------------ start
 
     def claim(self) -> None:
@@ -310,7 +282,14 @@ class Broker:
         """
         await self._directories.load(self._incarnation_id)
         self._assemble()
-        await self._serve_grpc()
+        await self._grpc.bind(
+            self._context,
+            self._gateway,
+            self._lifecycle.service(),
+            self._logins,
+            is_serving=lambda: self.serving and self._lifecycle.lease_valid(),
+            is_safe_to_restart=self._is_safe_to_restart,
+        )
         await self._kafka.bind(self._apis, self._logins)
         self._replicas.start()
         self._lifecycle.start()
@@ -443,27 +422,6 @@ class Broker:
             timeout_s=_NODE_REQUEST_S,
         )
 
-    async def _serve_grpc(self) -> None:
-        health = ServingStatus(
-            _FOR_CLIENTS,
-            ("stele.v1.BrokerControl",),
-            lambda: self.serving and self._lifecycle.lease_valid(),
-            self._is_safe_to_restart,
-        )
-        for address in self._config.grpc_listeners:
-            try:
-                listener = await self._world.network.serve(
-                    Address(address.host, address.port),
-                    self.service(address.name),
-                    health=health,
-                    tls=self._tls.of(address.name),
-                    max_connections=self._config.connections.listener_max.get(address.name),
-                )
-            except OSError as error:
-                raise bind_error("grpc.listeners", address, error) from error
-            self._grpc[address.name] = listener
-            self._grpc_ports[address.name] = listener.port
-
     def _make_lifecycle(self) -> BrokerLifecycle:
         config = self._config
         return BrokerLifecycle(
@@ -595,12 +553,8 @@ class Broker:
         await asyncio.gather(
             asyncio.gather(self._becoming_ready, return_exceptions=True),
             self._kafka.close(),
-            self._close_grpc(_GRPC_DRAIN_S),
+            self._grpc.close(DRAIN_S),
         )
-
-    async def _close_grpc(self, grace_s: float) -> None:
-        listeners, self._grpc = self._grpc, {}
-        await asyncio.gather(*(each.close(grace_s=grace_s) for each in listeners.values()))
 
     async def _abandon(self) -> None:
         """Undo a start that failed, or was broken off, half-way."""
@@ -609,6 +563,6 @@ class Broker:
         end.push(self._directories.abandon)
         end.push(self._certificates.stop)
         end.push(self._stop_telemetry)
-        end.push(lambda: self._close_grpc(0.0))
+        end.push(lambda: self._grpc.close(0.0))
         end.push(self._kafka.close)
         await end.run()

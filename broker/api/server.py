@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from broker.api import KafkaApis
 from broker.connections.open_connections import OpenConnections
 from metadata.brokers import GRPC, PLAINTEXT
-from runtime.config.addresses import NamedAddress
-from runtime.config.node import ConfigError, NodeConfig
+from runtime.config.bind_error import bind_error
+from runtime.config.node import NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.kafka.turns import Turns
@@ -18,7 +18,7 @@ from runtime.logins.listener import ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quota.addresses import AddressQuotas
 from runtime.tls.listeners import TlsListeners
-from stele.addresses import Address, address_text
+from stele.addresses import Address
 from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import Clock
 from world.network import Listener, Network
@@ -138,14 +138,6 @@ class _ConnectionFactory:
             on_close=self._server.closed,
             max_in_flight_requests=self._config.queued_max_requests,
         )
-
-
-def bind_error(key: str, address: NamedAddress, error: OSError) -> ConfigError:
-    """One line that says which key to change, and why."""
-    reason = error.strerror or str(error)
-    return ConfigError(
-        f"{key}={address.name}://{address_text(address.host, address.port)}: {reason}"
-    )
 
 
 def endpoints(

@@ -96,7 +96,7 @@ class OpenConnections:
             "stele_connections_muted",
             "Connections that are not read because their client is above a quota "
             "(ThrottledChannelReaper queue-size).",
-            lambda: sum(each.is_muted for each in self._connections),
+            lambda: sum(each.muted.is_on for each in self._connections),
         )
         registry.gauge(
             "stele_connection_count",
@@ -339,7 +339,7 @@ class OpenConnections:
         for connection in list(self._connections):
             if now_s - connection.last_active_s <= idle_s:
                 continue
-            if connection.is_muted or connection.is_held:
+            if connection.muted.is_on or connection.is_held:
                 continue
             # A closed one waits until its peer has taken its answers, for ever if it does not.
             if connection.is_stalled or connection.is_closed:

@@ -51,9 +51,9 @@ def _message(
         requests=connection.requests,
         in_flight=connection.in_flight,
         errors=connection.errors,
-        throttles=connection.throttles,
-        throttled_ms=_ms(connection.throttled_s),
-        is_throttled=connection.is_muted,
+        throttles=connection.muted.count,
+        throttled_ms=_ms(connection.muted.total_s),
+        is_throttled=connection.muted.is_on,
     )
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final, cast
 
 from runtime.kafka.authentication import RAW_TOKEN, Gate
 from runtime.kafka.connection_memory import ConnectionMemory, MemoryShare
+from runtime.kafka.in_flight import InFlight
 from runtime.kafka.loop_share import LoopShare
+from runtime.kafka.mute import Mute
 from runtime.kafka.requests import Dispatch, PendingRequest, Queue, other_version_needed
 from runtime.kafka.turns import CLIENT_ID_BYTES, Turns
 from runtime.logins.listener import ListenerLogins
@@ -69,12 +70,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.software_version = ""
         self.client_id = ""  # of its last request
         self.loop_share: Final = LoopShare()
+        self.muted: Final = Mute(self._end_mute)
         self.requests = 0  # taken so far
         self.bytes_in = 0
         self.bytes_out = 0
         self.errors = 0  # answers with an error of the whole request
-        self.throttles = 0  # how often it was muted
-        self.throttled_s = 0.0  # how long it was, and is to be
         self.opened_s = 0.0  # the loop's time
         # When the peer last sent, or took what was written: for connections.max.idle.ms.
         self.last_active_s = 0.0  # the loop's time
@@ -92,18 +92,13 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # In the order of arrival. The head is not done, unless _flush is at work.
-        self._pending: deque[PendingRequest] = deque()
-        self._pending_bytes = 0
-        self._pending_memory_bytes = 0  # of the requests and of those answers that are there
+        self._pending: Final = InFlight()
         self._unsent_bytes = 0  # written and not taken, while that is much
         # Of those that take turns, the one whose turn it is, and the next; nothing is taken behind.
         self._turn: PendingRequest | None = None
         # The newest, while its message is decoded in slices; nothing is taken behind it.
         self._decoding: tuple[PendingRequest, Generator[None, None, kafka.Struct]] | None = None
         self._next: tuple[PendingRequest, kafka.Struct] | None = None
-        # Not None: the client is to wait. Nothing is taken until then, also of what it has sent.
-        self._unmute: asyncio.TimerHandle | None = None
         self.is_held = False  # whether nothing is read, because too many connections come
         self._is_writable = True
         self._is_reading = True
@@ -120,11 +115,6 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def is_stalled(self) -> bool:
         """Whether the peer does not take its answers."""
         return not self._is_writable
-
-    @property
-    def is_muted(self) -> bool:
-        """Whether nothing is read, because the client is above a quota."""
-        return self._unmute is not None
 
     @property
     def is_closed(self) -> bool:
@@ -178,22 +168,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def mute(self, seconds: float) -> None:
         """Take no request for this time. The longest of such times counts."""
-        if self._loop is None or self.is_closed:
-            return
-        until_s = self._loop.time() + seconds
-        if self._unmute is not None:
-            if self._unmute.when() >= until_s:
-                return
-            self.throttled_s -= self._unmute.when() - self._loop.time()
-            self._unmute.cancel()
-        else:
-            self.throttles += 1
-        self.throttled_s += seconds
-        self._unmute = self._loop.call_at(until_s, self._end_mute)
-        self._update_reading()
+        if not self.is_closed:
+            self.muted.extend(seconds)
+            self._update_reading()
 
     def _end_mute(self) -> None:
-        self._unmute = None
         if self._loop is not None:
             self.last_active_s = self._loop.time()  # nobody could send meanwhile
         self._process()
@@ -232,13 +211,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._reader.has_partial and not self._is_draining:
             logger.info("%s on %s left inside a request", self.peer, self.listener_name)
         self._transport = None
-        if self._unmute is not None:
-            self._unmute.cancel()
-            self._unmute = None
+        self.muted.cancel()
         if self.gate is not None:
             self.gate.closed()
-        lost, self._pending = self._pending, deque()
-        self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
+        lost = self._pending.clear()
+        self._unsent_bytes = 0
         self._next = None
         self._decoding = None
         self._turns.leave(self)
@@ -285,7 +262,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._unsent_bytes = self._transport.get_write_buffer_size()
 
     def _note_held(self) -> None:
-        held = self._reader.held_bytes + self._pending_memory_bytes + self._unsent_bytes
+        held = self._reader.held_bytes + self._pending.memory_bytes + self._unsent_bytes
         held += self._tls_bytes
         if self._transport is not None:
             self._memory.note(held)
@@ -296,11 +273,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._is_writable
             and self._next is None
             and self._decoding is None
-            and self._unmute is None
+            and not self.muted.is_on
             and not self.is_held
             and not self._is_draining
             and len(self._pending) < self._max_in_flight_requests
-            and self._pending_bytes < self._max_in_flight_bytes
+            and self._pending.size_bytes < self._max_in_flight_bytes
         )
 
     def _process(self) -> None:
@@ -319,7 +296,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _has_request(self) -> bool:
         """Whether a request is there that may be taken, or begun, now."""
         if self._next is not None:
-            return self._turn is None and self._is_writable and self._unmute is None
+            return self._turn is None and self._is_writable and not self.muted.is_on
         return self._may_take() and not self._memory.is_lacking and self._reader.has_frame
 
     def _await_turn(self) -> None:
@@ -365,7 +342,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """Close the connection if it is over, or read on if it may."""
-        is_held_back = self._unmute is not None or self._awaits_turn
+        is_held_back = self.muted.is_on or self._awaits_turn
         is_over = self._is_draining or (self._is_ended and not is_held_back)
         if is_over and not self._pending:
             self.close()
@@ -413,12 +390,13 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         try:
             message = api.decode_request(version, frame, position, kafka.SLICE_ELEMENTS)
         except kafka.TooManyElementsError:
-            self._count_elements(pending)
+            self._pending.count_elements(pending)
+            self._note_held()
             decoding = api.decode_request_in_slices(version, frame, position)
             self._decoding = pending, self._prepared(pending, decoding)
             self._decode_slice()
         except kafka.MalformedMessageError as error:
-            self._withdraw(pending)
+            self._pending.withdraw(pending)
             self._refuse(error.message)
         else:
             self._decoded(pending, message)
@@ -441,7 +419,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._decoded(pending, end.value)
         except kafka.MalformedMessageError as error:
             self._decoding = None
-            self._withdraw(pending)
+            self._pending.withdraw(pending)
             self._refuse(error.message)
         else:
             self._loop.call_soon(self._decode_on)
@@ -461,7 +439,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _decoded(self, pending: PendingRequest, message: kafka.Struct) -> None:
         header = pending.header
         if self._handlers.takes_turns(header, message):
-            if self._turn is not None or self._unmute is not None or not self._is_writable:
+            if self._turn is not None or self.muted.is_on or not self._is_writable:
                 self._next = pending, message
                 self._note_wait(pending)
                 return
@@ -472,12 +450,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """Handle the request that waits for its turn, if that has come."""
         if self._next is None or self._turn is not None or not self._is_writable:
             return False
-        if self._unmute is not None:
+        if self.muted.is_on:
             return False
         (pending, message), self._next = self._next, None
         self._end_wait(pending, Queue.REQUESTS)
         if self.gate is not None and not self.gate.still_admits(pending.header):
-            self._withdraw(pending)
+            self._pending.withdraw(pending)
             self._is_draining = True
             return False
         self._turn = pending
@@ -506,26 +484,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _begin(self, header: kafka.RequestHeader, size_bytes: int) -> PendingRequest:
         pending = PendingRequest(self, header, size_bytes)
-        self._pending.append(pending)
-        self._pending_bytes += size_bytes
-        self._pending_memory_bytes += pending.memory_bytes
+        self._pending.add(pending)
         self._note_held()
         return pending
-
-    def _count_elements(self, pending: PendingRequest) -> None:
-        """A request with records counts with its size only, because it usually has few elements.
-        This one has more than are decoded in one turn."""
-        if pending.header.api_key in kafka.KEYS_WITH_RECORDS:
-            more_bytes = kafka.memory_of_elements(pending.size_bytes)
-            pending.memory_bytes += more_bytes
-            self._pending_memory_bytes += more_bytes
-            self._note_held()
-
-    def _withdraw(self, pending: PendingRequest) -> None:
-        """The newest request is not handled, and gets no answer."""
-        self._pending.remove(pending)
-        self._pending_bytes -= pending.size_bytes
-        self._pending_memory_bytes -= pending.memory_bytes
 
     def _take_unsupported(self, header: kafka.RequestHeader, size_bytes: int) -> None:
         """A client that asks for versions in a newer way learns which to use (KIP-511)."""
@@ -601,21 +562,17 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _answered(self, pending: PendingRequest) -> None:
         pending.done = True
-        if pending is self._pending[0]:
+        if pending is self._pending.head:
             self._flush()
         else:
             self._note_wait(pending)
-            pending.answer_bytes = sum(map(len, pending.buffers))
-            self._pending_memory_bytes += pending.answer_bytes
+            self._pending.count_answer(pending)
             self._note_held()
 
     def _flush(self) -> None:
         """Write the answers at the head that are there, all with one call."""
         buffers: list[Buffer] = []
-        while self._pending and self._pending[0].done:
-            pending = self._pending.popleft()
-            self._pending_bytes -= pending.size_bytes
-            self._pending_memory_bytes -= pending.memory_bytes + pending.answer_bytes
+        for pending in self._pending.done():
             if pending is self._turn:
                 self._turn = None
             if pending.waits_since_s is not None:

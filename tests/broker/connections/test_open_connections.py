@@ -21,6 +21,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from runtime.authorization.caller import NODE_ITSELF
 from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.mute import Mute
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quota.addresses import AddressQuotas
 from runtime.real.network import RealNetwork
@@ -226,7 +227,7 @@ class Fake:
     is_held: bool = False
     is_closed: bool = False
     is_stalled: bool = False
-    is_muted: bool = False
+    muted: Mute = field(default_factory=lambda: Mute(lambda: None))
     address: str = "10.0.0.1"
     peer: str = "10.0.0.1:5"
     principal: str = "User:ANONYMOUS"

@@ -34,7 +34,7 @@ async def test_requests_that_were_received_wait_from_the_answer_on() -> None:
     server = muting(2.0, 1)
     server.feed(b"".join(map(request, range(4))) + request(4)[:10])
     assert server.answers() == [0, 1], "the answer itself is not held back"
-    assert server.protocol.is_muted
+    assert server.protocol.muted.is_on
     await asyncio.sleep(1.99)
     assert server.transport.is_paused
     assert server.answers() == [0, 1]
@@ -64,12 +64,12 @@ async def test_the_longest_time_counts() -> None:
     server.protocol.mute(3.0)
     server.protocol.mute(1.0)
     await asyncio.sleep(1.5)
-    assert server.protocol.is_muted
+    assert server.protocol.muted.is_on
     server.protocol.mute(2.5)
     await asyncio.sleep(2.0)
-    assert server.protocol.is_muted
+    assert server.protocol.muted.is_on
     await asyncio.sleep(0.51)
-    assert not server.protocol.is_muted
+    assert not server.protocol.muted.is_on
 
 
 @virtual
@@ -92,9 +92,9 @@ async def test_a_muted_connection_ends_with_its_broker_and_with_its_peer() -> No
     other = Server()
     other.protocol.mute(60.0)
     other.protocol.connection_lost(None)
-    assert not other.protocol.is_muted
+    assert not other.protocol.muted.is_on
     other.protocol.mute(1.0)
-    assert not other.protocol.is_muted
+    assert not other.protocol.muted.is_on
 
 
 @virtual

@@ -182,7 +182,7 @@ async def test_a_muted_connection_takes_nothing_when_its_turn_comes() -> None:
     await node.rounds()
     assert node.taken("c") == TURN_REQUESTS
     async with asyncio.timeout(10):
-        await node.rounds(lambda: not server.protocol.is_muted, most=sys.maxsize)
+        await node.rounds(lambda: not server.protocol.muted.is_on, most=sys.maxsize)
     await node.rounds()
     assert node.taken("c") == 40
 
