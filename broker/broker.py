@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.api import KafkaApis
-from broker.api.logins import logins_of
+from broker.api.logins import logins_of, sessions_of
 from broker.api.server import KafkaServer, endpoints
 from broker.connections.open_connections import OpenConnections
 from broker.coordinator.groups import GroupCoordinators
@@ -136,7 +136,9 @@ class Broker:
             on_leader_change=self._leader_changed,
             on_fatal=on_fatal,
         )
-        self._logins = logins_of(config, self._publisher, world, registry)
+        sessions = sessions_of(config, self._publisher, world)
+        self._publisher.subscribe(sessions)
+        self._logins = logins_of(config, self._publisher, world, registry, sessions)
         self._access = self.image.waited_for  # as applied last
         # Made by `start`.
         self._replicas: ReplicaManager

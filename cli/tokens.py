@@ -162,7 +162,7 @@ def expire(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Remove a token. Clients that are logged in by it stay so until their session ends."""
+    """Remove a token. It ends the sessions of clients that are logged in by it."""
     with connect(bootstrap, timeout) as admin:
         expiry_ms = admin.expire_delegation_token(
             token_id, expiry_period_ms=period_ms, request_id=request_id_of(request_id)

@@ -79,7 +79,8 @@ def remove(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Remove a user's credentials, or those of some mechanisms. Its rules stay."""
+    """Remove a user's credentials, or those of some mechanisms, and so end its sessions. Its rules
+    stay."""
     from stele.admin.users import ScramDeletion
 
     chosen = _chosen(mechanisms, default=())

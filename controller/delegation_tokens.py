@@ -107,7 +107,7 @@ def expire_delegation_token(
     """Let a token expire after some time, or remove it at once. Raises as
     ``renew_delegation_token``.
 
-    Sessions of clients that logged in by it last as long as they were told.
+    The sessions of its holders end with it (``runtime.logins.sessions``).
     """
     token = _found(context, request.token_id)
     decision = Decision(context)

@@ -39,8 +39,8 @@ class Peer:
     """The name of the controllers' listener that is called. Empty on others, which know theirs."""
     by_delegation_token: bool = False
     """Whether a delegation token has proven the principal, and no secret of the client's own."""
-    session_ends_ms: int | None = None
-    """When its login ends, since the Unix epoch; None: not, or it has none."""
+    session: object = field(default=None, repr=False)
+    """The session of its login, for the logins that have admitted it. Nobody else reads it."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]

@@ -11,6 +11,7 @@ from metadata.image import MetadataImage
 from runtime.config.node import NodeConfig
 from runtime.config.security import ListenerSecurity
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins, VerifyToken
+from runtime.logins.sessions import OpenSessions
 from runtime.logins.tokens import TokenVerifier, UnsecuredVerifier
 from runtime.metrics.registry import MetricsRegistry
 from security.delegation_tokens import token_hmac
@@ -78,17 +79,27 @@ class NewestTokens:
         return self._metadata.image.delegation_tokens.get(token_id)
 
 
+def sessions_of(config: NodeConfig, metadata: NewestMetadata, world: World) -> OpenSessions:
+    """The sessions of a broker, which is to give it each new image."""
+    return OpenSessions(NewestCredentials(metadata), _tokens(config, metadata, world))
+
+
+def _tokens(config: NodeConfig, metadata: NewestMetadata, world: World) -> NewestTokens | None:
+    secret = config.security.token_secret
+    return NewestTokens(metadata, secret, world.clock) if secret else None
+
+
 def logins_of(
     config: NodeConfig,
     metadata: NewestMetadata,
     world: World,
     registry: MetricsRegistry,
+    sessions: OpenSessions,
 ) -> dict[str, ListenerLogins]:
     """By the name of the listener; none for a listener without SASL."""
     for security in config.security.listeners.values():
         _warn_of_plaintext(security)
-    store, secret = NewestCredentials(metadata), config.security.token_secret
-    tokens = NewestTokens(metadata, secret, world.clock) if secret else None
+    store, tokens = NewestCredentials(metadata), _tokens(config, metadata, world)
     metrics = AuthenticationMetrics(registry)
     return {
         name: ListenerLogins(
@@ -97,6 +108,7 @@ def logins_of(
             rng=world.rng,
             compute=world.compute,
             metrics=metrics,
+            sessions=sessions,
             failure_delay_ms=config.security.failed_authentication_delay_ms,
             verify_token=_verify_token(security, world),
             session_ms={

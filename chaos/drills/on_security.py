@@ -10,7 +10,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from chaos.cluster_security import ADMIN, HOSTS
+from chaos.cluster_security import ADMIN, APPLICATION, HOSTS
 from chaos.drills.drill import Drill
 from chaos.drills.history import Expectations
 from chaos.drills.needs import Need
@@ -139,29 +139,45 @@ async def certificate_expired(stage: Stage) -> None:
 
 
 async def credential_deleted(stage: Stage) -> None:
-    """The password of the drill's own clients goes. They stay, and nobody else comes in."""
+    """The password of a user goes while a client of this user works. It is shut out at once."""
     await stage.steady()
     secrets = stage.cluster.secrets
-    stage.step("fault", f"delete the password of {ADMIN}")
-    await stage.administer(lambda admin: admin.alter_user_scram_credentials(
-        deletions=[ScramDeletion(ADMIN)]
-    ))  # fmt: skip
-    producer = Producer(
-        stage.cluster.bootstrap_servers, max_block_ms=5_000, **secrets.of_user(ADMIN)
-    )
+    client = _producer(stage)
+    try:
+        await (await client.send(stage.topic, b"somebody 0"))
+        stage.step("fault", f"delete the password of {APPLICATION}")
+        await stage.administer(lambda admin: admin.alter_user_scram_credentials(
+            deletions=[ScramDeletion(APPLICATION)]
+        ))  # fmt: skip
+        await _refused(stage, client, "the client that was logged in")
+    finally:
+        await client.abort()
+    stranger = _producer(stage)
+    try:
+        await _refused(stage, stranger, "a new client")
+    finally:
+        await stranger.abort()
+    await stage.acknowledging()
+    stage.step("heal", f"give {APPLICATION} its password again")
+    again = ScramUpsertion(APPLICATION, secrets.password_of(APPLICATION))
+    await stage.administer(lambda admin: admin.alter_user_scram_credentials([again]))
+    await stage.whole()
+
+
+def _producer(stage: Stage) -> Producer:
+    options = stage.cluster.secrets.of_user(APPLICATION)
+    servers = stage.cluster.bootstrap_servers
+    return Producer(servers, max_block_ms=5_000, delivery_timeout_ms=10_000, **options)
+
+
+async def _refused(stage: Stage, producer: Producer, who: str) -> None:
+    """Raises SteleError if the record of the producer is taken."""
     try:
         await (await producer.send(stage.topic, b"nobody 0"))
     except SteleError as error:
-        stage.step("note", f"a new client is refused: {error}")
+        stage.step("note", f"{who} is refused: {error}")
     else:
-        raise SteleError("a client came in by a password that was deleted")
-    finally:
-        await producer.abort()
-    await stage.acknowledging()
-    stage.step("heal", f"give {ADMIN} its password again")
-    again = ScramUpsertion(ADMIN, secrets.password_of(ADMIN))
-    await stage.administer(lambda admin: admin.alter_user_scram_credentials([again]))
-    await stage.whole()
+        raise SteleError(f"{who} writes by a password that was deleted")
 
 
 async def storm_of_strangers(stage: Stage) -> None:
@@ -216,7 +232,7 @@ DRILLS: Final = (
     Drill(
         name="credential-deleted",
         title="A password is deleted while it is in use",
-        what="Clients that are logged in go on. A new one is refused, until the password is back.",
+        what="A client that is logged in is shut out at once, and so is a new one.",
         course=credential_deleted,
         expectations=Expectations(write_outage_ms=2_000, elections_most=0, recovery_ms=10_000),
         needs=_NEEDS,

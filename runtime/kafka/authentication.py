@@ -4,6 +4,7 @@ Until the client has proven that, it may send ApiVersions, SaslHandshake and Sas
 in small frames, in a bounded number, and within a deadline. Any other request closes the connection
 before its body is parsed. A client may prove who it is again while it works (KIP-368). It must stay
 the same one, so requests under way keep their caller. A session that has ended serves no request.
+A session whose credential or delegation token is removed ends at once, with the connection.
 
 The dialogues themselves are machines (``security.sasl``). This drives one of them: it does its slow
 work off the event loop, and delays the answer to a failure without keeping anybody else waiting.
@@ -18,7 +19,7 @@ from typing import Final, Protocol
 
 from runtime.logins.listener import ListenerLogins
 from runtime.metrics.registry import Counter
-from security.sasl.dialogue import Challenge, Dialogue, Failure, Success
+from security.sasl.dialogue import Basis, Challenge, Dialogue, Failure, Success
 from stele.errors import ErrorCode
 from stele.wire.kafka import SIZE_BYTES, ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.sasl_authenticate import (
@@ -62,6 +63,10 @@ class GatedConnection(Protocol):
         """Take no more requests; close once those in flight are answered."""
         ...
 
+    def close(self) -> None:
+        """Close after what is written has gone out; unanswered requests stay so."""
+        ...
+
     def abort(self) -> None:
         """Close at once."""
         ...
@@ -96,6 +101,7 @@ class Gate:
         self._dialogue: Dialogue | None = None
         self._principal: str | None = None  # None: it has never logged in
         self._by_delegation_token = False  # its first login
+        self._basis: Basis | None = None  # what its last login rests on
         self._ends_s = math.inf  # the session, in the loop's time
         self._repeated_s = -math.inf  # the last login but the first, or the attempt
         self._is_lost = False  # the connection
@@ -157,9 +163,17 @@ class Gate:
         self._is_lost = True
         self._state = _State.FAILED
         self._dialogue = None
+        self._logins.sessions.remove(self, self._basis)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def revoke(self, why: str) -> None:
+        """See ``Session``. Requests under way are not answered: a Fetch may wait for days."""
+        self._state = _State.FAILED
+        self._dialogue = None
+        self._logins.note_revoked(self._connection, why)
+        self._connection.close()
 
     def _too_late(self) -> None:
         self._deadline = None
@@ -260,8 +274,11 @@ class Gate:
         self._ends_s = math.inf
         if lifetime_ms is not None:
             self._ends_s = self._loop.time() + lifetime_ms / 1000
-        metrics = self._logins.metrics
+        metrics, sessions = self._logins.metrics, self._logins.sessions
         self._count(metrics.succeeded, metrics.repeated)
+        sessions.remove(self, self._basis)
+        self._basis = success.basis
+        sessions.add(self, self._basis)
         self._dialogue = None
         self._state = _State.DONE
         if self._principal is None:

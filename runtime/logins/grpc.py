@@ -2,8 +2,9 @@
 
 A client that has logged in gets a session, which it sends with each call. A session is signed by
 this process and stored nowhere, so that sessions take no memory. Another broker, and this one after
-a restart, asks the client to log in again. A dialogue under way is stored: their number and their
-time are bounded.
+a restart, asks the client to log in again. A session names what its login rests on. So each call is
+refused, and each stream ended, once the credential or the delegation token is gone. A dialogue
+under way is stored: their number and their time are bounded.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from metadata.scram_credentials import ScramUser
 from runtime.logins.listener import ListenerLogins
 from runtime.logins.pending import Pending, PendingDialogues
-from security.sasl.dialogue import Challenge, Failure, Success
+from security.sasl.dialogue import Basis, Challenge, Failure, HeldToken, Success
 from stele.errors import ErrorCode
 from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
 from stele.world import Clock, Rng, RpcCode, RpcError, Stream
@@ -45,11 +48,33 @@ TOKENS_MAX: Final = 1024
 class _Session:
     principal: str
     ends_ms: int  # since the Unix epoch
-    by_delegation_token: bool
+    basis: Basis | None
 
     def caller_of(self, peer: Peer) -> Peer:
         """The peer with the identity of this session."""
-        return replace(peer, principal=self.principal, by_delegation_token=self.by_delegation_token)
+        return replace(
+            peer,
+            principal=self.principal,
+            by_delegation_token=isinstance(self.basis, HeldToken),
+            session=self,
+        )
+
+
+class _RunningStream:
+    """A stream that is served. It ends with its session."""
+
+    def __init__(self, timeout: asyncio.Timeout, on_revoked: Callable[[str], None]) -> None:
+        self._timeout = timeout
+        self._on_revoked = on_revoked
+        self.why = "the session has ended: log in again"
+
+    def revoke(self, why: str) -> None:
+        """See ``Session``."""
+        if self._timeout.expired():
+            return
+        self.why = why
+        self._on_revoked(why)
+        self._timeout.reschedule(asyncio.get_running_loop().time())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +103,41 @@ class GrpcLogins:
         messages of a login are in the metadata of its calls for the same reason."""
 
         async def admit(peer: Peer) -> Peer:
-            session = await self._session_of(peer)
-            return replace(session.caller_of(peer), session_ends_ms=session.ends_ms)
+            return (await self._session_of(peer)).caller_of(peer)
 
         def stream(handler: StreamHandler) -> StreamHandler:
-            async def handle(stream: Stream, peer: Peer) -> None:
-                assert peer.session_ends_ms is not None  # by `admit`
-                left_s = (peer.session_ends_ms - self._clock.time_ms()) / 1000
-                try:
-                    async with asyncio.timeout(left_s) as timeout:
-                        await handler(stream, peer)
-                except TimeoutError:
-                    if not timeout.expired():
-                        raise
-                    raise self._refused("the session has ended: log in again") from None
-
-            return handle
+            return lambda stream, peer: self._serve_stream(handler, stream, peer)
 
         streams = {name: stream(handler) for name, handler in service.streams.items()}
         protected = replace(service, streams=streams).behind(admit)
         protected.admissions[REFLECTION] = (admit,)
         protected.unread[LOG_IN] = self._log_in
         return protected
+
+    async def _serve_stream(self, handler: StreamHandler, stream: Stream, peer: Peer) -> None:
+        session = peer.session
+        assert isinstance(session, _Session)  # by `admit`
+        self._check_basis(session)
+        sessions = self._logins.sessions
+        left_s = (session.ends_ms - self._clock.time_ms()) / 1000
+        who = _Caller(peer.address, self._listener)
+        try:
+            async with asyncio.timeout(left_s) as timeout:
+                running = _RunningStream(timeout, lambda why: self._logins.note_revoked(who, why))
+                sessions.add(running, session.basis)
+                try:
+                    await handler(stream, peer)
+                finally:
+                    sessions.remove(running, session.basis)
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise self._refused(running.why) from None
+
+    def _check_basis(self, session: _Session) -> None:
+        """Raises RpcError UNAUTHENTICATED if nobody could log in by this any more."""
+        if (why := self._logins.sessions.why_gone(session.basis)) is not None:
+            raise self._refused(why)
 
     def _refused(self, why: str) -> RpcError:
         return RpcError(RpcCode.UNAUTHENTICATED, f"listener {self._listener}: {why}")
@@ -123,11 +161,12 @@ class GrpcLogins:
             self._verified.pop(value, None)
             self._logins.metrics.expired.value += 1
             raise self._refused("the session has ended: log in again")
+        self._check_basis(found)
         return found
 
     def _issue(self, session: _Session) -> str:
         principal = base64.urlsafe_b64encode(session.principal.encode()).decode()
-        content = f"{session.ends_ms}.{principal}.{session.by_delegation_token:d}"
+        content = f"{session.ends_ms}.{principal}.{_basis_text(session.basis)}"
         return f"{content}.{self._signature(content)}"
 
     def _signature(self, content: str) -> str:
@@ -137,9 +176,9 @@ class GrpcLogins:
         content, _, signature = token.rpartition(".")
         if not hmac.compare_digest(self._signature(content).encode(), signature.encode()):
             return None
-        ends_ms, principal, by_delegation_token = content.split(".")
-        name = base64.urlsafe_b64decode(principal).decode()
-        return _Session(name, int(ends_ms), by_delegation_token == "1")
+        ends_ms, encoded, basis = content.split(".")
+        principal = base64.urlsafe_b64decode(encoded).decode()
+        return _Session(principal, int(ends_ms), _read_basis(basis, principal))
 
     async def _verify(self, peer: Peer, token: str) -> _Session | None:
         """A token of OAUTHBEARER, which is itself the login."""
@@ -165,7 +204,7 @@ class GrpcLogins:
         return _Session(
             success.principal,
             self._clock.time_ms() + lifetime_ms,
-            success.by_delegation_token,
+            success.basis,
         )
 
     # ------------------------------------------------------------------ dialogues
@@ -236,3 +275,20 @@ class GrpcLogins:
         who = _Caller(peer.address, self._listener)
         self._logins.log_failure(who, f"failed to log in{by}: {failure.private}")
         await self._logins.delay_failure(came_s)
+
+
+def _basis_text(basis: Basis | None) -> str:
+    """Without a dot. A user's name is in the principal."""
+    match basis:
+        case ScramUser():
+            return str(basis.mechanism)
+        case HeldToken():
+            return "token-" + base64.urlsafe_b64encode(basis.token_id.encode()).decode()
+    return ""
+
+
+def _read_basis(text: str, principal: str) -> Basis | None:
+    token_id = text.removeprefix("token-")
+    if token_id != text:
+        return HeldToken(base64.urlsafe_b64decode(token_id).decode())
+    return ScramUser(principal.partition(":")[2], int(text)) if text else None

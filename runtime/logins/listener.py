@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from runtime.audit_events import audit_failed_connection, host_of
+from runtime.logins.sessions import OpenSessions
 from runtime.metrics.registry import MetricsRegistry
 from security.audit import Event
 from security.delegation_tokens import salted_keys
@@ -81,6 +82,11 @@ class AuthenticationMetrics:
             "Connections closed because a request came after the end of their session"
             " (expired-connections-killed-count).",
         )
+        self.revoked = registry.counter(
+            "stele_revoked_sessions",
+            "Connections and streams ended because the credential or delegation token of their"
+            " login was removed, or the token expired.",
+        )
 
 
 class ListenerLogins:
@@ -94,6 +100,7 @@ class ListenerLogins:
         rng: Rng,
         compute: Compute,
         metrics: AuthenticationMetrics,
+        sessions: OpenSessions,
         failure_delay_ms: int,
         session_ms: Mapping[str, int],
         verify_token: VerifyToken | None = None,
@@ -108,6 +115,7 @@ class ListenerLogins:
         self._session_ms = session_ms
         self._verify_token = verify_token
         self.metrics: Final = metrics
+        self.sessions: Final = sessions
         self._failure_delay_s = failure_delay_ms / 1000
         self._working = 0
         # When a failure was last logged, and how many were not logged since then.
@@ -205,6 +213,11 @@ class ListenerLogins:
         the loop's time. The delay makes guessing slow. It counts from there and not from the end of
         the work. Otherwise the time would tell which users exist: only some take a hash."""
         await asyncio.sleep(came_s + self._failure_delay_s - asyncio.get_running_loop().time())
+
+    def note_revoked(self, who: LoggingIn, why: str) -> None:
+        """A session ends before its time."""
+        self.metrics.revoked.value += 1
+        self.log_failure(who, f"is closed: {why}")
 
     def log_failure(self, who: LoggingIn, what: str) -> None:
         """At most once a second: a client that fails may come again as fast as it can."""

@@ -7,9 +7,10 @@ issuer) is a step, too: the driver does it and resumes the dialogue with the res
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from metadata.delegation_tokens import DelegationToken
+from metadata.scram_credentials import ScramUser
 from stele.security.scram import ScramCredential, ScramMechanism
 
 
@@ -20,6 +21,16 @@ class Challenge:
     token: bytes = field(repr=False)
 
 
+class HeldToken(NamedTuple):
+    """The delegation token by which a client has logged in."""
+
+    token_id: str
+
+
+Basis = ScramUser | HeldToken
+"""What a login rests on in the metadata. A session ends when it is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Success:
     """The client is who it says."""
@@ -27,7 +38,12 @@ class Success:
     principal: str  # with its type
     token: bytes = field(default=b"", repr=False)  # the last one for the client
     expires_ms: int | None = None  # since the Unix epoch; None: the login itself has no end
-    by_delegation_token: bool = False
+    basis: Basis | None = None
+    """None: nothing in the metadata, but for example the configuration of the listener."""
+
+    @property
+    def by_delegation_token(self) -> bool:
+        return isinstance(self.basis, HeldToken)
 
 
 @dataclass(frozen=True, slots=True)

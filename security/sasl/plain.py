@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
+from metadata.scram_credentials import ScramUser
 from security.sasl.dialogue import (
     CREDENTIALS_UNKNOWN,
     CheckPassword,
@@ -62,7 +63,8 @@ class PlainDialogue:
         self._users = users
         self._store = store
         self._user = ""
-        self._exists = False  # in the store
+        # What the password is checked against: of the user's credential; None: there is none.
+        self._checked: tuple[ScramMechanism, ScramCredential] | None = None
 
     def step(self, token: bytes) -> Step:
         try:
@@ -80,14 +82,22 @@ class PlainDialogue:
         return self._decided(is_right)
 
     def resume(self, result: object) -> Step:
-        if not self._exists:
+        if self._checked is None:
             return Failure(_REFUSED, f"unknown user {self._user!r}")
-        return self._decided(result is True)
+        assert self._store is not None
+        mechanism, credential = self._checked
+        if self._store.find(mechanism, self._user) != credential:
+            return Failure(
+                _REFUSED,
+                f"the {mechanism.name} credential of user {self._user!r} was removed or changed "
+                "during the login",
+            )
+        return self._decided(result is True, ScramUser(self._user, mechanism.number))
 
-    def _decided(self, is_right: bool) -> Step:
+    def _decided(self, is_right: bool, basis: ScramUser | None = None) -> Step:
         if not is_right:
             return Failure(_REFUSED, f"wrong password of user {self._user!r}")
-        return Success(user_principal(self._user))
+        return Success(user_principal(self._user), basis=basis)
 
     def _ask_store(self, store: CredentialStore, user: str, password: str) -> Step:
         if not store.is_loaded:
@@ -96,7 +106,7 @@ class PlainDialogue:
         for mechanism in _MECHANISMS:
             credential = store.find(mechanism, user)
             if credential is not None:
-                self._exists = True
+                self._checked = mechanism, credential
                 return CheckPassword(mechanism, password, credential)
         stand_in = store.stand_in(_MECHANISMS[-1], user)
         return CheckPassword(_MECHANISMS[-1], password, stand_in)

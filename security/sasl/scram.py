@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from metadata.scram_credentials import ScramUser
 from security.delegation_tokens import token_password, token_salt
 from security.sasl.dialogue import (
     CREDENTIALS_UNKNOWN,
@@ -16,6 +17,7 @@ from security.sasl.dialogue import (
     CredentialStore,
     DeriveKeys,
     Failure,
+    HeldToken,
     Step,
     Success,
     TokenStore,
@@ -131,7 +133,16 @@ class ScramDialogue:
         told = scram.server_final(signature)
         if self._by_token:
             return self._by_valid_token(first.user, told)
-        return Success(user_principal(first.user), told)
+        return self._by_present_credential(first.user, told)
+
+    def _by_present_credential(self, user: str, told: bytes) -> Success:
+        """Raises ScramError if the credential was removed or changed during the login."""
+        if self._store.find(self._mechanism, user) != self._shown:
+            raise ScramError(
+                f"the {self._mechanism.name} credential of user {user!r} was removed or changed "
+                "during the login"
+            )
+        return Success(user_principal(user), told, basis=ScramUser(user, self._mechanism.number))
 
     def _by_valid_token(self, token_id: str, told: bytes) -> Success:
         """The holder of a token is its owner. Raises ScramError if the token is gone or over."""
@@ -141,4 +152,4 @@ class ScramDialogue:
             raise ScramError(f"there is no delegation token {token_id!r}")
         if token.is_expired(self._tokens.now_ms):
             raise ScramError(f"the delegation token {token_id!r} of {token.owner} has expired")
-        return Success(token.owner, told, expires_ms=token.expiry_ms, by_delegation_token=True)
+        return Success(token.owner, told, expires_ms=token.expiry_ms, basis=HeldToken(token_id))

@@ -111,7 +111,7 @@ class TokenAdmin(AdminPart):
         """Remove a token, or let it expire after some time from now on. Returns when it expires, in
         milliseconds since the Unix epoch.
 
-        Clients that are logged in by the token stay so until the end of their session. Raises
+        Brokers end the sessions of clients that are logged in by the token when it is gone. Raises
         ApiError as ``renew_delegation_token``.
 
         >>> await admin.expire_delegation_token(token.token_id)

@@ -19,6 +19,7 @@ from runtime.logins.grpc import (
 )
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
 from runtime.logins.pending import DEADLINE_S, MAX_DIALOGUES
+from runtime.logins.sessions import OpenSessions
 from runtime.metrics.registry import MetricsRegistry
 from security.sasl.dialogue import Dialogue, Failure, Success
 from security.sasl.plain import PlainDialogue
@@ -30,6 +31,7 @@ from stele.security.client_security import SaslCredentials
 from stele.security.scram import SCRAM_SHA_256, ScramCredential, ScramMechanism
 from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
 from stele.world import RpcCode, RpcError, Stream
+from tests.support.logins import look_at
 from tests.support.scram import SALT
 from tests.support.timing import LoopClock
 from tests.support.worlds import virtual
@@ -42,9 +44,10 @@ STREAM = "/stele.v1.Log/Subscribe"
 class Credentials:
     def __init__(self) -> None:
         self.is_loaded = True
+        self.has_bob = True
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        if not self.is_loaded or (mechanism, user) != (SCRAM_SHA_256, "bob"):
+        if not self.is_loaded or not self.has_bob or (mechanism, user) != (SCRAM_SHA_256, "bob"):
             return None
         return ScramCredential.of_password(mechanism, "bob-secret", SALT, 4096)
 
@@ -87,6 +90,7 @@ class Server:
         self.verifications = 0
         self.compute = Computing()
         self.credentials = Credentials()
+        self.sessions = OpenSessions(self.credentials)
         begin: dict[str, Begin] = {
             "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, self.credentials),
             "SCRAM-SHA-256": lambda nonce: ScramDialogue(SCRAM_SHA_256, self.credentials, nonce),
@@ -98,11 +102,13 @@ class Server:
             rng=self.rng,
             compute=self.compute,
             metrics=self.metrics,
+            sessions=self.sessions,
             failure_delay_ms=100,
             session_ms=dict.fromkeys([*begin, "OAUTHBEARER"], session_ms),
             verify_token=self._verify if verifies else None,
         )
         self.callers: list[str] = []
+        self.last_authorization: str | None = None
         self.service: Service
         self.restart()
 
@@ -129,6 +135,7 @@ class Server:
     async def call(
         self, method: str, request: bytes, *, timeout_s: float, authorization: str | None = None
     ) -> bytes:
+        self.last_authorization = authorization
         peer = Peer("10.0.0.9", authorization=authorization)
         return await self.service.call(method, request, peer)
 
@@ -420,3 +427,33 @@ async def test_a_password_is_no_delegation_token() -> None:
     answer = await server.log_in(mechanism="PLAIN", token=PLAIN_TOKEN)
     peer = Peer("10.0.0.9", authorization=f"Session {answer.session}")
     assert not (await server.service.admit(METHOD, peer)).by_delegation_token
+
+
+@virtual
+async def test_a_removed_credential_refuses_calls_and_ends_streams() -> None:
+    server = Server()
+    sessions = {}
+    for user in ("bob", "alice"):
+        own = channel(server, user, "SCRAM-SHA-256" if user == "bob" else "PLAIN")
+        await own.call(METHOD, b"", timeout_s=1)
+        sessions[user] = server.last_authorization
+    streams = {
+        user: asyncio.ensure_future(
+            server.service.converse(STREAM, Idle(), Peer("10.0.0.9", authorization=session))
+        )
+        for user, session in sessions.items()
+    }
+    await asyncio.sleep(10)
+    assert len(server.sessions) == 1, "what a listed user does rests on no credential"
+    server.credentials.has_bob = False
+    refused = await server.refusal(sessions["bob"])
+    assert refused.code is RpcCode.UNAUTHENTICATED
+    assert "the SCRAM-SHA-256 credential of user 'bob' was removed" in refused.detail
+    look_at(server.sessions)
+    with pytest.raises(RpcError, match="credential of user 'bob' was removed") as caught:
+        await streams["bob"]
+    assert caught.value.code is RpcCode.UNAUTHENTICATED
+    assert (server.metrics.revoked.value, len(server.sessions)) == (1, 0)
+    await asyncio.sleep(1)
+    assert not streams["alice"].done()
+    streams["alice"].cancel()

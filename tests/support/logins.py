@@ -7,7 +7,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY
+from metadata.scram_credentials import secret_record
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
+from runtime.logins.sessions import OpenSessions
 from runtime.metrics.registry import MetricsRegistry
 from security.sasl.dialogue import Failure, Success
 from security.sasl.oauthbearer import OauthBearerDialogue
@@ -67,6 +71,7 @@ class World:
         self.edges = Edges()
         self.compute = Inline()
         self.credentials = Credentials()
+        self.sessions = OpenSessions(self.credentials)
         self.metrics = AuthenticationMetrics(MetricsRegistry())
         self.verified: Success | Failure = Success("User:token")
         begin: dict[str, Begin] = {
@@ -80,6 +85,7 @@ class World:
             rng=random.Random(1),
             compute=self.compute,
             metrics=self.metrics,
+            sessions=self.sessions,
             failure_delay_ms=100,
             session_ms=session_ms or {},
             verify_token=self._verify,
@@ -89,8 +95,21 @@ class World:
         await asyncio.sleep(0.01)
         return self.verified
 
+    def remove_bob(self) -> None:
+        """The metadata have no credential of bob any more."""
+        self.credentials.of_bob = None
+        look_at(self.sessions)
+
     def client(self) -> Client:
         return self.edges.client(logins=self.logins)
+
+
+def look_at(sessions: OpenSessions) -> None:
+    """The credentials in the metadata have changed."""
+    delta = MetadataDelta(EMPTY)
+    delta.replay(0, secret_record(b"another"))
+    for _ in sessions.apply(delta, delta.apply()) or ():
+        pass
 
 
 async def shake(

@@ -9,9 +9,12 @@ import pytest
 
 from security.sasl.dialogue import Success
 from stele.errors import ErrorCode
+from stele.security import dialogues
+from stele.security.scram import SCRAM_SHA_256
 from stele.wire.kafka.messages import (
     create_topics,
     metadata,
+    sasl_authenticate,
     sasl_handshake,
 )
 from tests.support.logins import (
@@ -25,6 +28,8 @@ from tests.support.logins import (
     shake,
 )
 from tests.support.worlds import virtual
+
+BOBS_PASSWORD = b"\0bob\0bob-secret"
 
 
 @virtual
@@ -178,13 +183,60 @@ async def test_a_client_that_leaves_while_its_login_waits_leaves_nothing_behind(
 
 
 @virtual
-async def test_a_session_goes_on_though_its_credential_is_gone() -> None:
-    """As in Kafka: the credential is asked for at a login, and sessions have an end for that."""
+async def test_a_removed_credential_ends_the_connection_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World({"PLAIN": 10_000})
-    client = world.client()
-    await log_in(client, "bob")
-    world.credentials.of_bob = None
-    await asyncio.sleep(5)
-    assert (await client.call(metadata.API, 12, METADATA)).brokers
-    answer = await log_in(client, "bob")
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    alice, bob, other = (world.client() for _ in range(3))
+    for client, user in ((alice, "alice"), (bob, "bob"), (other, "bob")):
+        assert (await log_in(client, user)).error_code == ErrorCode.NONE
+    world.remove_bob()
+    assert await is_closed(bob)
+    assert await is_closed(other)
+    assert "is closed: the SCRAM-SHA-256 credential of user 'bob' was removed" in caplog.text
+    assert world.metrics.revoked.value == 2
+    assert (await alice.call(metadata.API, 12, METADATA)).brokers
+    again = world.client()
+    assert (await log_in(again, "bob")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+@virtual
+async def test_a_login_again_counts_by_its_own_credential() -> None:
+    world = World({"PLAIN": 10_000})
+    bob = world.client()
+    for _ in range(2):
+        await log_in(bob, "bob")
+    assert len(world.sessions) == 1
+    bob.disconnect()
+    await asyncio.sleep(0.1)
+    assert len(world.sessions) == 0
+
+
+@virtual
+async def test_a_credential_that_is_removed_during_a_login_lets_nobody_in() -> None:
+    world = World()
+    for _ in range(2):
+        bob = world.client()
+        await shake(bob, "PLAIN")
+        bob.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(BOBS_PASSWORD))
+        await asyncio.sleep(0.005)  # the password is being hashed
+        world.remove_bob()
+        answer = await bob.receive(sasl_authenticate.API, 2)
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert bob.protocol.principal == "User:ANONYMOUS"
+
+
+@virtual
+async def test_a_credential_that_is_removed_between_two_tokens_lets_nobody_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    bob = world.client()
+    await shake(bob, SCRAM)
+    dialogue = dialogues.ScramDialogue(SCRAM_SHA_256, "bob", "bob-secret", "abc")
+    challenge = await say(bob, dialogue.first())
+    proof = dialogue.answer(challenge.auth_bytes)
+    assert proof is not None
+    world.remove_bob()
+    assert (await say(bob, proof)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "was removed or changed during the login" in caplog.text
