@@ -17,6 +17,7 @@ from chaos.drills.needs import Need
 from chaos.drills.stage import Stage
 from runtime.tls.listeners import LOOK_S
 from security.authority import DAYS, Subject
+from stele.admin.descriptions import NewTopic
 from stele.admin.users import ScramDeletion, ScramUpsertion
 from stele.aio import Producer
 from stele.errors import SteleError
@@ -25,6 +26,9 @@ _STORM: Final = 5_000
 """Handshakes of strangers."""
 
 _AT_ONCE: Final = 200
+_TOPIC: Final = "not-judged"
+"""A topic beside that of the drill."""
+
 _SHOW_S: Final = 10.0
 _LOOK_S: Final = LOOK_S + 2.0
 """Within this time every node has looked at its files."""
@@ -140,11 +144,12 @@ async def certificate_expired(stage: Stage) -> None:
 
 async def credential_deleted(stage: Stage) -> None:
     """The password of a user goes while a client of this user works. It is shut out at once."""
+    await stage.administer(lambda admin: admin.create_topics([NewTopic(_TOPIC, 1, 3)]))
     await stage.steady()
     secrets = stage.cluster.secrets
     client = _producer(stage)
     try:
-        await (await client.send(stage.topic, b"somebody 0"))
+        await (await client.send(_TOPIC, b"somebody"))
         stage.step("fault", f"delete the password of {APPLICATION}")
         await stage.administer(lambda admin: admin.alter_user_scram_credentials(
             deletions=[ScramDeletion(APPLICATION)]
@@ -173,7 +178,7 @@ def _producer(stage: Stage) -> Producer:
 async def _refused(stage: Stage, producer: Producer, who: str) -> None:
     """Raises SteleError if the record of the producer is taken."""
     try:
-        await (await producer.send(stage.topic, b"nobody 0"))
+        await (await producer.send(_TOPIC, b"nobody"))
     except SteleError as error:
         stage.step("note", f"{who} is refused: {error}")
     else:

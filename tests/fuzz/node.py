@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol, cast
 
+from chaos.sim.world.network import SimNetwork
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
+from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.wire.kafka.messages import create_topics, fetch, find_coordinator, produce
 from stele.wire.kafka.messages.offset_commit import API as OFFSET_COMMIT
 from stele.wire.kafka.messages.offset_commit import (
@@ -83,13 +85,23 @@ Send = Callable[[World], Awaitable[Sequence[Waiting]]]
 """Sends everything, and returns what may still wait for an answer."""
 
 
-def check_node(send: Send, requests: int, refusals: Collection[str] = ()) -> None:
-    """The node answers or closes, says little, keeps nothing, and serves others as before."""
+def check_node(
+    send: Send,
+    requests: int,
+    refusals: Collection[str] = (),
+    *,
+    settings: Mapping[str, str] | None = None,
+    good: ClientSecurity = PLAINTEXT,
+) -> None:
+    """The node answers or closes, says little, keeps nothing, and serves others as before.
+    ``good``: how a client comes in that behaves."""
 
     async def scenario(machine: OneNode) -> None:
-        await machine.start(offsets_topic_replication_factor="1", offsets_topic_num_partitions="2")
+        few = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "2"}
+        await machine.start(**few, **(settings or {}))
 
         async def questions(world: World) -> None:
+            cast(SimNetwork, world.network).security = good
             await _check_works(world, "before")
             waiting = await send(world)
             await _check_works(world, "after")

@@ -39,24 +39,32 @@ class Rude(asyncio.Protocol):
     def abort(self) -> None:
         self.transport.abort()
 
+    def write(self, frame: bytes) -> None:
+        self.transport.write(_SIZE.pack(len(frame)) + frame)
 
-async def _connect(world: World) -> Rude:
+
+async def _connect(world: World, hello: Sequence[bytes]) -> Rude:
     rude = Rude()
     await world.network.connect(Address(HOST, 9092), lambda: rude)
+    for frame in hello:
+        rude.write(frame)
+        await asyncio.sleep(_ANSWERED_WITHIN_S)
     return rude
 
 
-async def send_all(world: World, frames: Sequence[bytes], meter: Meter) -> list[Rude]:
+async def send_all(
+    world: World, frames: Sequence[bytes], meter: Meter, hello: Sequence[bytes] = ()
+) -> list[Rude]:
     """Some requests share a connection. Returns the connections that may still wait for an answer.
-    Two of three are broken off before."""
+    Two of three are broken off before. ``hello``: with which each connection begins."""
     rude: Rude | None = None
     left: list[Rude] = []
     for number, frame in enumerate(frames):
         if rude is None or rude.is_lost:
-            rude = await _connect(world)
+            rude = await _connect(world, hello)
         before = rude.taken_bytes
         meter.request(len(frame))
-        rude.transport.write(_SIZE.pack(len(frame)) + frame)
+        rude.write(frame)
         await asyncio.sleep(_ANSWERED_WITHIN_S)
         if rude.taken_bytes == before and not rude.is_lost:
             if number % 3:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from stele.addresses import Address
-from stele.world import Channel, RpcError
+from stele.world import Channel, Connector, RpcError
 from tests.fuzz.cost import Meter
 from tests.fuzz.grpc_methods import Payloads
 from tests.support.one_node import HOST
-from world.world import World
 
 _CALL_TIMEOUT_S: Final = 5.0
 _ANSWERED_WITHIN_S: Final = 0.2
@@ -58,9 +57,9 @@ class _Open:
 
 
 async def send_all(
-    world: World, port: int, conversations: Sequence[Conversation], meter: Meter
+    network: Connector, port: int, conversations: Sequence[Conversation], meter: Meter
 ) -> list[_Open]:
-    channel = world.network.channel(Address(HOST, port))
+    channel = network.channel(Address(HOST, port))
     for each in conversations:
         meter.request(sum(map(len, each.messages)))
         try:

@@ -38,7 +38,7 @@ class DenseGrpcTarget:
         return [Conversation(path, [request.SerializeToString()], False, True)]
 
     def run(self, data: list[Conversation], meter: Meter) -> str:
-        check_node(lambda world: send_all(world, GRPC_PORT, data, meter), len(data))
+        check_node(lambda world: send_all(world.network, GRPC_PORT, data, meter), len(data))
         return "went on"
 
 

@@ -35,7 +35,7 @@ class LiveGrpcTarget:
         return self._conversations.draw(rng, AT_ONCE)
 
     def run(self, data: Sequence[Conversation], meter: Meter) -> str:
-        check_node(lambda world: send_all(world, GRPC_PORT, data, meter), len(data))
+        check_node(lambda world: send_all(world.network, GRPC_PORT, data, meter), len(data))
         return "went on"
 
 

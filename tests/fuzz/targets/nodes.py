@@ -45,7 +45,9 @@ class NodesTarget:
 
     def run(self, data: Sequence[Conversation], meter: Meter) -> str:
         check_node(
-            lambda world: send_all(world, _CONTROLLER_PORT, data, meter), len(data), _REFUSALS
+            lambda world: send_all(world.network, _CONTROLLER_PORT, data, meter),
+            len(data),
+            _REFUSALS,
         )
         return "went on"
 
