@@ -42,7 +42,7 @@ class LogReader:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{log.name} holds {log.start_offset} to {end}, not {offset}",
             )
-        limit = end if limit_offset is None or limit_offset > end else limit_offset
+        limit = end if limit_offset is None else min(limit_offset, end)
         if offset >= limit:
             return ReadResult(b"", offset)
         segment, position = log.segments.place_of(offset)
@@ -102,8 +102,7 @@ class LogReader:
             else:
                 await self._disk.warm(*cold)
         except FileNotFoundError as error:
-            if self._lose_indexes(cold.path):
-                return
+            # A lost index is noticed when it is read again.
             if log.offline is None and any(cold.path == each.path for each in log.segments):
                 raise UnreadableLogError(
                     cold.path, position=cold.position, offset=-1, reason="it is gone"

@@ -77,12 +77,10 @@ def _behind_its_true_end(
         chunk_start = checked_to
         chunk_end = min(chunk_start + _SCAN_BYTES, end)
         chunk = memoryview(segment.file.read_now(chunk_start, _SCAN_BYTES + HEADER_SIZE))
-        for match in _MAGIC_AND_CRC.finditer(chunk, max(0, start - chunk_start)):
+        for match in _MAGIC_AND_CRC.finditer(chunk, start + _MAGIC_POSITION - chunk_start):
             candidate = chunk_start + match.start() - _MAGIC_POSITION
             if candidate >= chunk_end:
                 break
-            if candidate < start:
-                continue
             crc = crc32c(chunk[checked_to - chunk_start : candidate - chunk_start], crc)
             checked_to = candidate
             if crc == header.crc and is_batch(segment, candidate, offset):
@@ -103,14 +101,12 @@ def _try_every_byte(segment: Segment, position: int, offset: int) -> Steps[int |
     """
     left = max(_TRIED_BYTES_PER_BYTE * (segment.size - position), _TRIED_BYTES_MIN)
     start, count = position, 0
-    while start < segment.size:
+    while True:
         size = min(_SCAN_BYTES, segment.size - start)
         yield Warm(segment.path, start, size)
         chunk = segment.file.read_now(start, size)
-        for match in _MAGIC_AND_CRC.finditer(chunk):
+        for match in _MAGIC_AND_CRC.finditer(chunk, _MAGIC_POSITION):
             candidate = start + match.start() - _MAGIC_POSITION
-            if candidate < position:
-                continue
             header = _header_at(segment, candidate, offset)
             if header is not None and candidate + header.size_bytes <= segment.size:
                 left -= header.size_bytes
@@ -119,7 +115,6 @@ def _try_every_byte(segment: Segment, position: int, offset: int) -> Steps[int |
             count += 1
             if count % _CANDIDATES_PER_TURN == 0:
                 yield Turn.OVER
-        if start + len(chunk) >= segment.size:
+        if start + size >= segment.size:
             return None
-        start += len(chunk) - HEADER_SIZE  # a header may be in two chunks
-    return None
+        start += size - HEADER_SIZE  # a header may be in two chunks

@@ -11,14 +11,16 @@ import logging
 import pytest
 
 from stele.ids import TopicPartition
-from stele.wire.batch import CRC_START, HEADER_SIZE
-from storage import opening
+from stele.wire.batch import CRC_START, HEADER_SIZE, PREFIX_SIZE
+from storage import opening, torn_writes
 from storage.compaction.rewriting import emptied
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.recovery import RecoveryRequest, recover_segments
-from storage.steps import Warm
+from storage.segment import Segment
+from storage.steps import Step, Turn, Warm
+from storage.torn_writes import find_batch
 from tests.support.batches import header_of, make_batch
 from tests.support.counting import CountingDisk
 from tests.support.storage import MemoryDisk, append
@@ -56,6 +58,27 @@ def of_size(size_bytes: int, fill: bytes = b"v") -> bytearray:
 
 def data_of(disk: MemoryDisk) -> bytearray:
     return disk.inodes[FIRST].data
+
+
+def searched(data: bytes) -> tuple[int | None, list[Step]]:
+    """The position of a whole batch in a file whose first batch is at a cut, and the steps."""
+    disk = MemoryDisk()
+    disk.make_directory("/d/t-0")
+    disk.replace_file_now(FIRST, data)
+    steps: list[Step] = []
+    search = find_batch(Segment(disk, "/d/t-0", 0, created_ms=0), 0, 0)
+    while True:
+        try:
+            steps.append(next(search))
+        except StopIteration as end:
+            return end.value, steps
+
+
+def with_claimed_size(batch: bytes, size_bytes: int) -> bytearray:
+    """The batch with another length in its header, which its CRC does not cover."""
+    changed = bytearray(batch)
+    changed[8:12] = (size_bytes - PREFIX_SIZE).to_bytes(4)
+    return changed
 
 
 def lose_sector(disk: MemoryDisk, position: int) -> None:
@@ -151,6 +174,45 @@ def test_a_damaged_length_hides_no_batch(byte: int) -> None:
             open_log(disk)
 
 
+@pytest.mark.parametrize("scan_bytes", [*range(62, 700, 29), 1 << 20])
+@pytest.mark.parametrize("claimed", [300, 1 << 30])
+def test_a_damaged_length_hides_no_batch_however_much_is_read_at_once(
+    scan_bytes: int, claimed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records look like headers everywhere, also where one read ends and the next begins."""
+    monkeypatch.setattr(torn_writes, "_SCAN_BYTES", scan_bytes)
+    damaged = make_batch(value=LIKE_A_MAGIC * 100)
+    claimed = max(claimed, len(damaged) + 10)
+    data = with_claimed_size(damaged, claimed) + make_batch(value=b"v" * 100)
+    found, steps = searched(bytes(data))
+    assert found == len(damaged)
+    reads = [step for step in steps if isinstance(step, Warm)][1:]
+    assert all(read.size <= scan_bytes for read in reads)
+    assert all(read.position + read.size <= len(data) for read in reads)
+
+
+def test_a_torn_batch_behind_a_damaged_length_is_no_whole_one() -> None:
+    damaged = make_batch(value=b"v" * 300)
+    data = with_claimed_size(damaged, 1 << 20) + make_batch(value=b"v" * 100)[:-1]
+    assert searched(bytes(data))[0] is None
+
+
+def test_a_whole_batch_one_byte_behind_a_lost_header_is_found() -> None:
+    data = b"v" + bytes(make_batch())
+    found, steps = searched(data)
+    assert found == 1
+    assert steps == [Warm(FIRST, 1, len(data) - 1)]
+
+
+@pytest.mark.parametrize("header", [make_batch()[:HEADER_SIZE], b"v" * HEADER_SIZE])
+def test_a_search_among_many_lookalikes_lets_others_run_now_and_then(header: bytes) -> None:
+    """Behind a header that claims too much, and behind a lost one."""
+    data = with_claimed_size(header, 1 << 30) + LIKE_A_MAGIC * 3000 + bytes(HEADER_SIZE)
+    found, steps = searched(bytes(data))
+    assert found is None
+    assert steps.count(Turn.OVER) == 2
+
+
 def test_the_batches_in_a_torn_batch_of_the_next_segment_are_none() -> None:
     inner = bytes(make_batch(1, size=50, base_offset=1 << 40))
     torn = bytes(make_batch(value=inner * 5, base_offset=2))[:-1]
@@ -177,6 +239,15 @@ def test_many_headers_of_large_batches_do_not_take_for_ever() -> None:
     with pytest.raises(CorruptLogError, match="a whole batch stands behind"):
         open_log(disk)
     assert work.bytes_read < 100 << 20  # of 480 MiB
+
+
+def test_some_headers_of_large_batches_are_all_tried() -> None:
+    """They claim more than the file has, all together, and no batch stands at any of them."""
+    header, count = make_batch()[:HEADER_SIZE], 500
+    data = bytearray(b"v" * HEADER_SIZE)
+    for number in range(count):
+        data += with_claimed_size(header, (count - number) * HEADER_SIZE)
+    assert searched(bytes(data))[0] is None
 
 
 def test_what_only_looks_like_a_magic_is_no_batch() -> None:
