@@ -7,7 +7,13 @@ import logging
 from collections.abc import Callable
 
 from stele.errors import SteleError
-from storage.errors import StorageError, UnreadableLogError, is_device_failure, is_unreadable
+from storage.errors import (
+    StorageError,
+    UnreadableLogError,
+    is_device_failure,
+    is_unreadable,
+    words_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +72,6 @@ class Availability:
     def unread(self, error: OSError, path: str, position: int, offset: int) -> SteleError:
         """The error to raise after a failed read of the file ``path`` at byte ``position``."""
         if is_unreadable(error):
-            reason = f"it cannot be read: {error.strerror or error}"
+            reason = f"it cannot be read: {words_of(error)}"
             return UnreadableLogError(path, position=position, offset=offset, reason=reason)
         return self.refusal(error)

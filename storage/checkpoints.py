@@ -165,7 +165,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
     if text is None:
         return None
     lines = [line.strip() for line in text.splitlines()]
-    fields = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+    fields = dict(line.split("=", 1) for line in lines if "=" in line)
     try:
         return MetaProperties(
             cluster_id=fields["cluster.id"],

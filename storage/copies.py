@@ -28,6 +28,7 @@ from stele.ids import TopicPartition
 from storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from storage.config import LogConfig
 from storage.errors import StorageError
+from storage.formatted import make_within
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.steps import Steps, finish
@@ -149,11 +150,11 @@ class Copies:
         # Checkpoints of an earlier log of that name must not apply to this one.
         self._checkpoints.lower(key, 0)
         self.left[key] = topic_id
-        self._disk.make_directory(directory)
+        make_within(self._disk, self._path, directory)
         note = f"{directory}/{COPY_FILE}"
         self._write(note, b"")
         await self._disk.sync([note, directory, self._path])
-        if key not in self.left or not self._disk.exists(note):
+        if key not in self.left:
             raise StorageError(f"{directory}: its name was needed for a log meanwhile")
         self._write(f"{directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id))
         copy = finish(self._disk, self._opening(key, config, topic_id, start_offset))

@@ -6,7 +6,7 @@ import logging
 
 from stele.ids import TopicPartition
 from storage.checkpoints import CORRUPT_FILE, encode_corrupt, read_corrupt
-from storage.errors import CorruptLogError, CutShortError
+from storage.errors import CorruptLogError, CutShortError, words_of
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class CorruptLogs:
             self._disk.replace_file_now(self._note(key), encode_corrupt(error))
         except OSError as failure:
             self._unnoted.add(key)
-            logger.error("%s cannot be written: %s", self._note(key), failure.strerror or failure)
+            logger.error("%s cannot be written: %s", self._note(key), words_of(failure))
 
     def forget(self, key: TopicPartition) -> None:
         """The log was set aside, together with its note."""

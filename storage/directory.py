@@ -27,8 +27,9 @@ from storage.errors import (
     UnusableDirectoryError,
     is_device_failure,
     is_disk_full,
+    words_of,
 )
-from storage.formatted import LOCK_FILE, read_formatted
+from storage.formatted import LOCK_FILE, make_within, read_formatted
 from storage.group_commit import Flushed, GroupCommit
 from storage.incarnations import Incarnations
 from storage.log import PartitionLog
@@ -152,7 +153,7 @@ class LogDirectory:
             ) from None
         except OSError as error:
             raise UnusableDirectoryError(
-                f"{path} cannot be written: {error.strerror or error}; check its owner and mode"
+                f"{path} cannot be written: {words_of(error)}; check its owner and mode"
             ) from error
         return cls(disk, path, clock, config or LogConfig(), properties, release)
 
@@ -286,7 +287,7 @@ class LogDirectory:
         try:
             # Checkpoints of an earlier log of that name must not apply to this one.
             self._checkpoints.lower(key, 0)
-            self._disk.make_directory(directory)
+            make_within(self._disk, self.path, directory)
             file = self._disk.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
             try:
                 if file.size:
@@ -457,7 +458,7 @@ class LogDirectory:
         if is_device_failure(error) or not self._disk.exists(self.path):
             logger.error("%s fails: %s: %s", self.path, what, error)
             self._go_offline(error)
-        return StorageError(f"{what}: {error.strerror or error}")
+        return StorageError(f"{what}: {words_of(error)}")
 
     def _check_online(self) -> None:
         if self.offline is not None:
@@ -562,7 +563,7 @@ class LogDirectory:
         is left. If the directory is offline or not loaded, only the handles are closed.
         """
         try:
-            if self._is_loaded and self.offline is None:
+            if self._is_loaded:
                 await self._write_all()
                 if is_reported:
                     await self._mark_clean(broker_epoch)

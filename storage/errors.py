@@ -73,6 +73,11 @@ def is_device_failure(error: OSError) -> bool:
     return Failure.of(error) is Failure.DEVICE
 
 
+def words_of(error: OSError) -> str:
+    """What happened, without number and path."""
+    return error.strerror or str(error)
+
+
 def is_unreadable(error: OSError) -> bool:
     """Whether a read failed because of the medium. Another replica may have the bytes."""
     return Failure.of(error) is Failure.MEDIUM

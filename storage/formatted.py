@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Final
 
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, read_meta_properties
-from storage.errors import LogDirectoryError, UnusableDirectoryError
+from storage.errors import LogDirectoryError, UnusableDirectoryError, words_of
 from world.disk import Disk
 
 LOCK_FILE: Final = ".lock"
@@ -42,6 +44,15 @@ def format_directory(
     disk.sync_now(path.rpartition("/")[0] or "/")
 
 
+def make_within(disk: Disk, path: str, directory: str) -> None:
+    """Make a log's directory within the log directory ``path``, which must be there. If it was
+    removed or is not mounted any more, it must not come back empty: the records would go to another
+    disk, and the next start would not find them. Raises OSError."""
+    if not disk.exists(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    disk.make_directory(directory)
+
+
 def read_formatted(
     disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
 ) -> MetaProperties:
@@ -50,7 +61,7 @@ def read_formatted(
     try:
         properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
     except OSError as error:
-        raise UnusableDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UnusableDirectoryError(f"{path} cannot be read: {words_of(error)}") from error
     if properties is None:
         raise UnusableDirectoryError(
             f"{path} is not formatted; run `stele format` with this node's configuration first"

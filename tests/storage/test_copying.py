@@ -324,6 +324,51 @@ async def test_a_copy_is_not_begun_over_a_log_nor_finished_under_one() -> None:
 
 
 @virtual
+async def test_of_two_beginnings_of_a_copy_at_a_time_the_later_one_counts() -> None:
+    disk = MemoryDisk()
+    other = opened(disk, OTHER)
+    disk.gate = asyncio.Event()
+    first = asyncio.ensure_future(other.copies.begin(KEY, TOPIC_ID, CONFIG))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(other.copies.begin(KEY, TOPIC_ID, CONFIG))
+    await asyncio.sleep(0)
+    disk.gate.set()
+    found = await asyncio.gather(first, second, return_exceptions=True)
+    copies = [each for each in found if isinstance(each, PartitionLog)]
+    assert copies == [other.copies.open[KEY]]
+    assert append(copies[0], make_batch()) == 0
+
+
+@virtual
+async def test_a_copy_ahead_of_a_log_that_was_truncated_is_not_behind() -> None:
+    disk = MemoryDisk()
+    one, other = opened(disk, ONE), opened(disk, OTHER)
+    log = one.create(*KEY, TOPIC_ID, CONFIG)
+    for _ in range(3):
+        append(log, make_batch())
+    copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
+    assert copying.lag == 3
+    copying.advance()
+    log.truncate_to(1)
+    assert copying.lag == 0
+
+
+@virtual
+async def test_a_copy_follows_the_configuration_of_its_log() -> None:
+    disk = MemoryDisk()
+    one, other = opened(disk, ONE), opened(disk, OTHER)
+    log = one.create(*KEY, TOPIC_ID, CONFIG)
+    copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
+    log.configure(LogConfig(segment_bytes=1))
+    for _ in range(3):
+        append(log, make_batch())
+    copying = Copying(log, copy)
+    while copying.step is CopyStep.FILL:
+        copying.advance()
+    assert copy.segment_bases == log.segment_bases == [0, 1, 2]
+
+
+@virtual
 async def test_the_note_of_a_copy_that_counts_is_forgotten_durably() -> None:
     disk = MemoryDisk()
     one, other = opened(disk, ONE), opened(disk, OTHER)

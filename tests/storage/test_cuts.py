@@ -194,7 +194,7 @@ def test_a_cut_that_cannot_be_noted_changes_nothing(cut: Cut) -> None:
     assert (log.offline, log.end_offset, log.segment_bases) == (None, BATCHES, [*range(BATCHES)])
 
 
-@pytest.mark.parametrize("text", [b"", b"7", b"-1\n", b"x\n"])
+@pytest.mark.parametrize("text", [b"", b"7", b"77", b"-1\n", b"x\n"])
 def test_a_note_that_says_nothing_is_refused(text: bytes) -> None:
     disk, log = written()
     log.close()

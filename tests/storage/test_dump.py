@@ -7,6 +7,7 @@ import pytest
 from stele.wire.batch import Record, compute_crc, encode, stamp
 from stele.wire.compression import Compression
 from stele.wire.control_records import end_marker_batch
+from storage.compaction.rewriting import emptied
 from storage.dump import UnknownFileError, dump_file
 from storage.producer_state import ProducerStates
 from storage.txn_index import AbortedTransaction, encode_aborted
@@ -48,7 +49,10 @@ def test_damage_is_shown_where_it_stands() -> None:
     flipped[-1] ^= 1
     rows = list(dump_file(f"{SEGMENT}.log", whole + flipped + whole[:30], print_records=True))
     assert [row.get("isvalid") for row in rows if "isvalid" in row] == [True, False]
-    assert "torn" in rows[-1]["error"]
+    assert rows[-1] == {"position": 2 * len(whole), "error": "30 bytes of a torn batch"}
+    assert len([row for row in rows if "offset" in row]) == 1  # a damaged batch has no records
+    rows = list(dump_file(f"{SEGMENT}.log", whole[:-1]))
+    assert rows == [{"position": 0, "error": f"{len(whole) - 1} bytes of a torn batch"}]
     assert "magic" in next(iter(dump_file(f"{SEGMENT}.log", bytes([7]) * 80)))["error"]
 
 
@@ -111,6 +115,25 @@ def test_snapshots_and_text() -> None:
     assert (row["producerId"], row["lastSequence"], row["lastOffset"]) == (5, 9, 102)
     assert "error" in next(iter(dump_file(f"{SEGMENT}.snapshot", b"no")))
     assert list(dump_file("/d/leader-epoch-checkpoint", b"0\n1\n3 100\n"))[2] == {"line": "3 100"}
+
+
+def test_a_batch_without_records_is_shown() -> None:
+    (row,) = dump_file(f"{SEGMENT}.log", emptied(header_of(make_batch(producer=(5, 1, 7)))))
+    assert (row["count"], row["isvalid"]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "meta.properties",
+        "partition.metadata",
+        "quorum-state",
+        ".kafka_cleanshutdown",
+        "recovery-point-offset-checkpoint",
+    ],
+)
+def test_files_of_text_are_known_by_their_names(name: str) -> None:
+    assert list(dump_file(f"/d/{name}", b"a=b\n")) == [{"line": "a=b"}]
 
 
 @pytest.mark.parametrize("name", ["orders.csv", "a/node.log", "checkpoint"])

@@ -19,6 +19,7 @@ from storage.errors import (
     Failure,
     StorageError,
     UnreadableLogError,
+    words_of,
 )
 from storage.formatted import format_directory
 from storage.log import PartitionLog
@@ -309,6 +310,16 @@ async def test_an_unreadable_log_costs_its_replica_only_at_start(disk: MemoryDis
     assert list(again.corrupt) == [TopicPartition("t", 0)]
     assert again.corrupt_topic_ids == {TopicPartition("t", 0): TOPIC_ID}
     assert list(again.logs) == [TopicPartition("u", 0)]
+
+
+def test_an_error_without_a_number_is_the_devices() -> None:
+    """Nothing says that the files are as they were."""
+    assert Failure.of(OSError("of a library")) is Failure.DEVICE
+
+
+def test_an_error_is_named_in_words() -> None:
+    assert words_of(OSError(errno.EIO, "lost", "/d/x")) == "lost"
+    assert words_of(OSError("of a library")) == "of a library"
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])

@@ -74,7 +74,7 @@ def searched(data: bytes) -> tuple[int | None, list[Step]]:
             return end.value, steps
 
 
-def with_claimed_size(batch: bytes, size_bytes: int) -> bytearray:
+def with_claimed_size(batch: bytes | bytearray, size_bytes: int) -> bytearray:
     """The batch with another length in its header, which its CRC does not cover."""
     changed = bytearray(batch)
     changed[8:12] = (size_bytes - PREFIX_SIZE).to_bytes(4)
