@@ -111,6 +111,9 @@ async def _commit(
         return answer.errors
 
     parts = list(_in_parts(offsets, lambda each: _size_bound(request.group_id, each)))
+    if len(parts) == 1:  # needs no task of its own
+        commits = replace(request, offsets=parts[0])
+        return [*(await ask(context, caller, Operation.READ, commits, transaction)).errors]
     # The first part of a transaction makes the partition part of it, and the others need not ask.
     first = 0 if transaction is None else 1
     answers = [await one(each) for each in parts[:first]]
