@@ -109,7 +109,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests taken and not answered yet."""
-        return len(self._pending)
+        return self._pending.count
 
     @property
     def is_stalled(self) -> bool:
@@ -137,7 +137,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def give_way(self) -> bool:
         """See ``Holder``."""
-        if self._pending or not self._reader.held_bytes:
+        if self._pending.count or not self._reader.held_bytes:
             return False
         logger.warning(
             "closing %s on %s: all memory of queued.max.request.bytes is held by half received "
@@ -276,7 +276,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             and not self.muted.is_on
             and not self.is_held
             and not self._is_draining
-            and len(self._pending) < self._max_in_flight_requests
+            and self._pending.count < self._max_in_flight_requests
             and self._pending.size_bytes < self._max_in_flight_bytes
         )
 
@@ -309,7 +309,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """See ``Taker``."""
         self._awaits_turn = False
         before = self.requests
-        self._timed(self._process_frames)
+        if (clock := self._handlers.turn_clock) is None:
+            self._process_frames()
+        else:
+            self.loop_share.run(clock, self._process_frames)
         return self.requests - before
 
     def _process_frames(self) -> None:
@@ -344,7 +347,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """Close the connection if it is over, or read on if it may."""
         is_held_back = self.muted.is_on or self._awaits_turn
         is_over = self._is_draining or (self._is_ended and not is_held_back)
-        if is_over and not self._pending:
+        if is_over and not self._pending.count:
             self.close()
         else:
             self._update_reading()
@@ -562,7 +565,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _answered(self, pending: PendingRequest) -> None:
         pending.done = True
-        if pending is self._pending.head:
+        if pending is self._pending.requests[0]:
             self._flush()
         else:
             self._note_wait(pending)

@@ -12,22 +12,17 @@ from stele.wire import kafka
 class InFlight:
     """In the order of arrival. The head is not done, unless the connection is writing answers."""
 
-    __slots__ = ("_requests", "memory_bytes", "size_bytes")
+    __slots__ = ("count", "memory_bytes", "requests", "size_bytes")
 
     def __init__(self) -> None:
-        self._requests: deque[PendingRequest] = deque()
+        self.requests: deque[PendingRequest] = deque()  # only this object changes it
+        self.count = 0
         self.size_bytes = 0  # of their frames
         self.memory_bytes = 0  # of them, and of those answers that are there
 
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    @property
-    def head(self) -> PendingRequest:
-        return self._requests[0]
-
     def add(self, request: PendingRequest) -> None:
-        self._requests.append(request)
+        self.requests.append(request)
+        self.count += 1
         self.size_bytes += request.size_bytes
         self.memory_bytes += request.memory_bytes
 
@@ -46,23 +41,23 @@ class InFlight:
 
     def withdraw(self, request: PendingRequest) -> None:
         """The request gets no answer."""
-        self._requests.remove(request)
-        self._release(request)
+        self.requests.remove(request)
+        self.count -= 1
+        self.size_bytes -= request.size_bytes
+        self.memory_bytes -= request.memory_bytes
 
     def done(self) -> Iterator[PendingRequest]:
         """Take those at the head whose answers are there."""
-        requests = self._requests
+        requests = self.requests
         while requests and requests[0].done:
             request = requests.popleft()
-            self._release(request)
+            self.count -= 1
+            self.size_bytes -= request.size_bytes
+            self.memory_bytes -= request.memory_bytes + request.answer_bytes
             yield request
 
     def clear(self) -> deque[PendingRequest]:
         """Returns those that get no answer any more."""
-        lost, self._requests = self._requests, deque()
-        self.size_bytes = self.memory_bytes = 0
+        lost, self.requests = self.requests, deque()
+        self.count = self.size_bytes = self.memory_bytes = 0
         return lost
-
-    def _release(self, request: PendingRequest) -> None:
-        self.size_bytes -= request.size_bytes
-        self.memory_bytes -= request.memory_bytes + request.answer_bytes

@@ -90,14 +90,14 @@ class TurnOrder(Generic[T]):
 
     def __init__(self) -> None:
         self._ring: _Ring[_User[T]] = _Ring()
-        self._waiting: dict[T, tuple[_User[T], _Client[T]]] = {}
+        self.waiting: Final[dict[T, tuple[_User[T], _Client[T]]]] = {}  # read it only
         self._served: tuple[_User[T], _Client[T]] | None = None
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def __contains__(self, item: T) -> bool:
-        return item in self._waiting
+        return item in self.waiting
 
     def wait(self, item: T, user_name: str, client_id: str) -> None:
         """The item has something to do."""
@@ -111,11 +111,11 @@ class TurnOrder(Generic[T]):
             client = clients[client_id] = _Client()
         client.items[item] = None
         user.waiting += 1
-        self._waiting[item] = user, client
+        self.waiting[item] = user, client
 
     def leave(self, item: T) -> None:
         """The item has nothing to do any more. It need not wait."""
-        found = self._waiting.pop(item, None)
+        found = self.waiting.pop(item, None)
         if found is not None:
             user, client = found
             del client.items[item]
@@ -138,5 +138,5 @@ class TurnOrder(Generic[T]):
         client.credit_s = max(client.credit_s - cost_s, -DEBT_MAX_S)
         user.credit_s = max(user.credit_s - cost_s, -DEBT_MAX_S)
         self._served = None
-        if not self._waiting:
+        if not self.waiting:
             self._ring.members.clear()  # nobody waits for what is owed

@@ -67,7 +67,7 @@ class Turns:
     @property
     def is_contended(self) -> bool:
         """Whether a connection must wait for its turn."""
-        return self._taken_s >= BURST_S or len(self._order) > 0
+        return self._taken_s >= BURST_S or bool(self._order.waiting)
 
     def wait(self, taker: Taker, user: str, client_id: str) -> None:
         """Call ``take_turn`` when it is the connection's turn."""
