@@ -74,6 +74,11 @@ class Durability:
             self._on_unflushed()
 
     @property
+    def is_dirty(self) -> bool:
+        """Whether a sync was asked for and has not begun."""
+        return self._dirty
+
+    @property
     def is_flushed(self) -> bool:
         """Whether a sync that covers everything written has at least begun."""
         return self._unflushed_records == 0

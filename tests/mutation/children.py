@@ -118,7 +118,9 @@ def _live(job: Job, says: Connection) -> None:
 
 
 def allow(seconds: float) -> None:
-    """Let this child have so much more processor time, but never more than its job has."""
+    """Let this child have so much more processor time, but never more than its job has. One that
+    waits has so many times longer as a child has."""
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE * seconds)  # which ends the process
     most_s = resource.getrlimit(resource.RLIMIT_CPU)[1]
     until_s = math.ceil(time.process_time() + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (min(until_s, most_s), most_s))

@@ -81,6 +81,14 @@ def test_a_child_is_allowed_so_much_processor_time() -> None:
     assert said([Job("spins", spin, 100.0)]) == {"spins": Lost("died")}
 
 
+def test_a_child_that_waits_in_a_test_is_killed_before_its_job_has_to_end() -> None:
+    def wait() -> None:
+        allow(0.05)
+        time.sleep(600)
+
+    assert said([Job("waits", wait, 600.0)]) == {"waits": Lost("died")}
+
+
 def test_a_child_that_hangs_is_killed() -> None:
     def hang() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

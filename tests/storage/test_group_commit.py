@@ -266,6 +266,46 @@ async def test_a_waiting_function_is_called_in_the_turn_of_the_result(
     assert [isinstance(error, StorageError) for error, _ in told[2:]] == [True, True]
 
 
+async def test_a_waiting_function_is_called_once_when_the_disk_fails_elsewhere(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    append(log, make_batch())
+    told: list[StorageError | None] = []
+    owner.commit.flush_then(told.append)
+    owner.commit.fail(OSError(errno.EIO, "elsewhere"))
+    await owner.commit.close()
+    assert [isinstance(error, StorageError) for error in told] == [True]
+
+
+async def test_groups_on_disk_are_counted(disk: MemoryDisk, owner: Owner) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    before = owner.commit.groups
+    for _ in range(2):
+        append(log, make_batch())
+        await owner.commit.flush()
+    assert owner.commit.groups == before + 2
+
+
+def test_what_is_written_without_an_event_loop_is_synced_by_the_first_flush(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    append(log, make_batch())
+    told: list[StorageError | None] = []
+
+    async def flush() -> None:
+        owner.commit.flush_then(told.append)
+        assert told == []  # it is not on disk yet
+        await owner.commit.flush()
+
+    asyncio.run(flush())
+    assert told == [None]
+    assert log.durable_offset == 1
+
+
 async def test_who_raises_when_told_keeps_it_from_nobody(
     disk: MemoryDisk, owner: Owner, caplog: pytest.LogCaptureFixture
 ) -> None:
