@@ -18,7 +18,7 @@ from storage.checkpoints import (
     encode_offsets,
     read_offsets,
 )
-from storage.errors import Failure, StorageError, is_disk_full
+from storage.errors import Failure, is_disk_full
 from storage.log import PartitionLog
 from storage.turns import Slices
 from world.disk import Disk
@@ -160,9 +160,8 @@ class OffsetCheckpoints:
         recovery_points: OffsetsOfLogs,
         high_watermarks: OffsetsOfLogs,
     ) -> None:
-        """Replace the files that have changed, after the epoch files of the logs. Raises
-        StorageError if the disk is full, OSError if it failed. An error of one log is raised when
-        the files have what is new of the others."""
+        """Replace the files that have changed, after the epoch files of the logs. Raises OSError.
+        That of one log is raised when the files have what is new of the others."""
         generations = self._generations()
         async with self._writing:
             # A recovery point may be on disk only after the leader epochs below it are.
@@ -255,8 +254,6 @@ class OffsetCheckpoints:
             if isinstance(error, OSError):
                 if Failure.of(error) is not Failure.REQUEST:
                     raise
-            elif isinstance(error, StorageError):
-                raise
             else:
                 log.fail(error)
             failed[log] = error
@@ -314,16 +311,11 @@ class OffsetCheckpoints:
             self._durable_dropped_ends = dict(self.dropped_ends)
 
     def _write_new(self, path: str, data: bytes) -> None:
-        """Write a file that will replace ``path`` once it is synced. Raises StorageError if the
-        disk is full."""
+        """Write a file that will replace ``path`` once it is synced. Raises OSError."""
         file = self._disk.open(path + _NEW_SUFFIX, create=True)
         try:
             if file.size:
                 file.truncate(0)
             file.append([data])
-        except OSError as error:
-            if is_disk_full(error):
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
-            raise
         finally:
             file.close()

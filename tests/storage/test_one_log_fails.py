@@ -10,12 +10,12 @@ from stele.ids import TopicPartition
 from storage.checkpoints import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
-from storage.errors import CutShortError, StorageError
+from storage.errors import CutShortError, LogDirectoryError, StorageError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.segment import Segment
 from tests.support.batches import make_batch
-from tests.support.storage import MemoryDisk, append, commit
+from tests.support.storage import MemoryDisk, MemoryFile, append, commit
 from tests.support.timing import HandClock
 
 PATH = "/data"
@@ -126,6 +126,63 @@ async def test_in_a_checkpoint(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
     assert directory.checkpointed(log) == (10, 10, 0)
     assert log.offline is not None
     assert directory.offline is None
+
+
+@pytest.mark.parametrize(
+    ("number", "other_is_written"), [(errno.ENAMETOOLONG, True), (errno.EMFILE, False)]
+)
+async def test_a_checkpoint_that_a_log_cannot_have_is_told(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, number: int, other_is_written: bool
+) -> None:
+    """What may be the fault of that log's names is raised when the others have theirs."""
+    directory = opened(disk)
+    log, other = await filled(directory)
+    await directory.checkpoint()
+    for each in (log, other):
+        append(each, make_batch(), epoch=7)
+        commit(each, 11)
+    await directory.flush()
+    open_file = disk.open
+
+    def refuse(path: str, *, create: bool = False) -> MemoryFile:
+        if path.startswith(f"{log.directory}/"):
+            raise OSError(number, "a test", path)
+        return open_file(path, create=create)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", refuse)
+        with pytest.raises(StorageError, match="a checkpoint failed: a test"):
+            await directory.checkpoint()
+    assert directory.checkpointed(other)[0] == (11 if other_is_written else 10)
+    assert directory.checkpointed(log) == (10, 10, 0)
+    await directory.checkpoint()
+    assert directory.checkpointed(log) == (11, 11, 0)
+
+
+async def test_a_checkpoint_of_what_is_written_already_touches_no_disk(disk: MemoryDisk) -> None:
+    directory = opened(disk)
+    await filled(directory)
+    await directory.checkpoint()
+    synced = len(disk.synced)
+    await directory.checkpoint()
+    assert len(disk.synced) == synced
+
+
+async def test_a_recovery_point_that_cannot_be_lowered_fails_the_opening(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a full disk may keep it: there is room again later."""
+    directory = opened(disk)
+    log, _ = await filled(directory)
+    commit(log, 5)
+    await directory.close()
+
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(errno.EACCES, "a test", path)
+
+    monkeypatch.setattr(disk, "replace_file_now", refuse)
+    with pytest.raises(LogDirectoryError, match="cannot be opened"):
+        opened(disk)
 
 
 async def test_in_retention(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
