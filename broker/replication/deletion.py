@@ -84,6 +84,8 @@ class DeleteRequests:
             raise ApiError(self._replicas.refusal(deletion.id))
         if replica.refusal is not ErrorCode.NONE:
             raise ApiError(replica.refusal)
+        if self._replicas.deposed():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.log.durability.is_held:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

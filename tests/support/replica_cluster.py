@@ -83,6 +83,7 @@ class Node:
         self.image: MetadataImage = EMPTY
         self.epoch = -1
         self.lease = True
+        self.deposed = False  # leads nothing, though its image may say that it does
         self.failed_directories: list[str] = []
         self.corrupt: list[PartitionId] = []  # what had to be reported, each time there was more
         self.subscribers: list[Callable[[MetadataDelta, MetadataImage], None]] = []
@@ -124,7 +125,7 @@ class Node:
             alter_partition=self._alter_partition,
             assign_replicas=self._assign_replicas,
             lease_valid=lambda: self.lease,
-            deposed=lambda: False,
+            deposed=lambda: self.deposed,
             directory_failed=self.failed_directories.append,
             corruption_found=lambda: self.corrupt.extend(self.manager.reports.corrupt()),
             rooms=Rooms(world.disk, world.clock, [each.path for each in self.directories]),
