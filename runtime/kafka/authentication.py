@@ -103,6 +103,7 @@ class Gate:
         self._by_delegation_token = False  # its first login
         self._basis: Basis | None = None  # what its last login rests on
         self._ends_s = math.inf  # the session, in the loop's time
+        self._expires_ms: int | None = None  # what its last login rests on, if that has an end
         self._repeated_s = -math.inf  # the last login but the first, or the attempt
         self._is_lost = False  # the connection
 
@@ -150,13 +151,19 @@ class Gate:
 
     def _end_of_session(self, header: RequestHeader) -> str | None:
         """Why a request comes too late for its session. A login under way has none yet."""
-        if header.api_key not in _OF_A_LOGIN and self._loop.time() >= self._ends_s:
+        if header.api_key not in _OF_A_LOGIN and self._is_over():
             self._logins.metrics.expired.value += 1
             return (
                 f"the session of {self._principal} has ended (connections.max.reauth.ms, or its "
                 "token expired)"
             )
         return None
+
+    def _is_over(self) -> bool:
+        if self._loop.time() >= self._ends_s:
+            return True
+        # The expiry of a token is one of the wall clock, which may have been set since the login.
+        return self._expires_ms is not None and self._logins.now_ms > self._expires_ms
 
     def closed(self) -> None:
         """The connection is lost."""
@@ -274,6 +281,7 @@ class Gate:
         self._ends_s = math.inf
         if lifetime_ms is not None:
             self._ends_s = self._loop.time() + lifetime_ms / 1000
+        self._expires_ms = success.expires_ms
         metrics, sessions = self._logins.metrics, self._logins.sessions
         self._count(metrics.succeeded, metrics.repeated)
         sessions.remove(self, self._basis)

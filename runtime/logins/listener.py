@@ -133,6 +133,11 @@ class ListenerLogins:
             return None
         return begin(base64.b64encode(self._rng.randbytes(_NONCE_BYTES)).decode())
 
+    @property
+    def now_ms(self) -> int:
+        """The wall clock's time."""
+        return self._clock.time_ms()
+
     def lifetime_ms(self, mechanism: str, success: Success) -> int | None:
         """How long the session lasts from now on; None: it has no end."""
         ends = []

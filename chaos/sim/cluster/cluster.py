@@ -29,6 +29,12 @@ FIRST_CONTROLLER_ID = 101
 
 READY_TIMEOUT_S = 60.0
 
+_LISTENERS = {
+    "listeners": f"PLAINTEXT://{{host}}:{KAFKA_PORT}",
+    "grpc.listeners": f"PLAINTEXT://{{host}}:{GRPC_PORT}",
+}
+"""Of a broker. Settings of a cluster that name others have {host} in the place of the machine."""
+
 
 class SimCluster:
     """Controllers and brokers, as separate nodes, from one seed.
@@ -248,9 +254,18 @@ def _epoch(node: SimNode) -> int:
 
 def _config(node_id: int, host: str, roles: str, common: Mapping[str, str]) -> NodeConfig:
     own = {"process.roles": roles, "node.id": str(node_id)}
+    if "broker" not in roles:
+        common = {key: value for key, value in common.items() if not _is_of_brokers(key)}
     if "controller" in roles:
         own["controller.listener"] = f"{host}:{CONTROLLER_PORT}"
     if "broker" in roles:
-        own["listeners"] = f"PLAINTEXT://{host}:{KAFKA_PORT}"
-        own["grpc.listeners"] = f"PLAINTEXT://{host}:{GRPC_PORT}"
+        for key, usual in _LISTENERS.items():
+            own[key] = common.get(key, usual).replace("{host}", host)
     return from_settings({"log.dirs": "/data", **common, **own})
+
+
+def _is_of_brokers(key: str) -> bool:
+    of_controllers = "listener.name.controller."
+    return key in _LISTENERS or (
+        key.startswith("listener.name.") and not key.startswith(of_controllers)
+    )

@@ -33,6 +33,7 @@ from chaos.sim.laws.followed_hints import ObserversAskTheLeader
 from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.heartbeats import LeadersAcknowledgeHeartbeats
+from chaos.sim.laws.held_tokens import GoneTokensServeNobody
 from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
 from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.idle_partitions import IdlePartitionsAreLeftAlone
@@ -74,6 +75,7 @@ from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
+from chaos.sim.laws.token_bounds import TokensKeepTheirBounds
 from chaos.sim.laws.told_votes import VotesAreKept
 from chaos.sim.laws.unreadable_replicas import UnreadableReplicasAreGivenUp
 from chaos.sim.laws.voter_changes import VotersChangeOneByOne
@@ -113,6 +115,8 @@ LAWS: Final[tuple[type[Law], ...]] = (
     AccessFollowsTheRules,
     QuotasAreKept,
     CrowdsStayWithinTheirLimits,
+    TokensKeepTheirBounds,
+    GoneTokensServeNobody,
     # Partitions.
     OneLeaderPerPartitionEpoch,
     HighWatermarksOnlyRise,

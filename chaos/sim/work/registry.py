@@ -21,6 +21,7 @@ from chaos.sim.work.readers import MetadataReaders
 from chaos.sim.work.records import Records
 from chaos.sim.work.remade import RemadeWork
 from chaos.sim.work.tenants import Tenants
+from chaos.sim.work.tokens import TokenWork
 from chaos.sim.work.transaction_work import TransactionWork
 from chaos.sim.work.work import Work
 from chaos.sim.world.rng import Rngs
@@ -46,6 +47,7 @@ WORKS: Final[tuple[type[Work], ...]] = (
     AccessWork,
     Tenants,
     Crowds,
+    TokenWork,
 )
 
 

@@ -19,6 +19,7 @@ from stele.admin.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
 from stele.ids import PartitionId
+from stele.world import Connector
 
 PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 TOPICS: Final = (PLAIN, EXACT, WEAK)
@@ -65,10 +66,12 @@ class Site:
 
     # ------------------------------------------------------------------------------- clients
 
-    def admin(self) -> Admin:
+    def admin(self, network: Connector | None = None) -> Admin:
+        """``network``: that of another principal."""
+        world = self._world
         return Admin(
             self._servers,
-            world=self._world,
+            world=world if network is None else ClientWorld(world.clock, network, world.rng),
             on_wait=lambda _: None,
             default_api_timeout_ms=_ADMIN_PATIENCE_MS,
         )

@@ -16,6 +16,7 @@ from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
 from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
 from chaos.sim.runs.mutants.rare_catalogue import RARE
+from chaos.sim.runs.mutants.token_catalogue import TOKENS
 from chaos.sim.runs.mutants.transaction_catalogue import TRANSACTIONS
 from chaos.sim.work.load import LoadKind
 
@@ -538,6 +539,7 @@ MUTANTS = [
     *ISR,
     *ACCESS,
     *QUOTAS,
+    *TOKENS,
     *ADMINISTRATION,
     *REPLICATION,
     *STORAGE,
