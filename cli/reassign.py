@@ -28,6 +28,7 @@ from cli.reassignment_file import (
     read_plan,
     read_topics,
 )
+from cli.reassignment_kept import KeptThrottles
 from cli.reassignment_log_dirs import Directories, LogDirStatus
 
 if TYPE_CHECKING:
@@ -196,7 +197,8 @@ def execute(
         if look is None:
             begin()
             return
-        paced = PacedMoves(admin, limits, look, time.sleep, is_resumed=is_resumed)
+        kept = KeptThrottles(plan_file)
+        paced = PacedMoves(admin, limits, look, time.sleep, kept, is_resumed=is_resumed)
         with paced.begun():
             begin()
             paced.follow(lambda: bool(admin.list_partition_reassignments(sorted(plan))))
@@ -274,6 +276,7 @@ def verify(
     """Show the progress of a plan; the exit code is 0 when all of it is completed.
 
     Once nothing is being moved, throttles are removed: the brokers' and those of the plan's topics.
+    If `execute --throttle auto` was killed, they are set as they were before it.
     """
     plan, log_dirs = read_plan(plan_file)
     with connect(bootstrap, timeout) as admin:
@@ -282,7 +285,12 @@ def verify(
         # This question comes after the one before it, so it sees every move that was completed.
         states = _planned_states(admin, plan)
         if not preserve_throttles and not admin.list_partition_reassignments():
-            _unthrottle(admin, {topic for topic, _ in plan}, rates=True)
+            kept = KeptThrottles(plan_file)
+            if (before := kept.load()) is None:
+                _unthrottle(admin, {topic for topic, _ in plan}, rates=True)
+            else:
+                kept.restore(admin, before)
+                note("stele: the throttles are as before the move")
         if log_dirs and not preserve_throttles and not directories.moving(log_dirs):
             throttles.set_log_dirs_rate(admin, log_dirs, None)
     placed = {place: directories.status(place, path) for place, path in sorted(log_dirs.items())}

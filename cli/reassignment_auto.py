@@ -1,5 +1,5 @@
 """``stele reassign execute --throttle auto``: sets the rate of a move while it is under way, and
-afterwards removes it."""
+afterwards the throttles that there were before."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from cli.interruption import terminable
 from cli.output import note
+from cli.reassignment_kept import KeptThrottles
 from cli.reassignment_pace import MIB, Pace
 from cli.reassignment_throttles import FETCHING, RATES, SENDING, Changes
+from stele.errors import SteleError
 
 if TYPE_CHECKING:
     from stele.sync import Admin
@@ -21,7 +23,8 @@ QUIET_S: Final = 5.0
 """How long the quiet latency is measured before a move begins."""
 
 _LISTS: Final = (SENDING, FETCHING)
-_SET_HERE: Final = "DYNAMIC_TOPIC"
+_SET_HERE: Final = ("DYNAMIC_TOPIC", "DYNAMIC_BROKER")
+"""The sources of values of a topic and of a broker itself, and not of the cluster's defaults."""
 
 Look = Callable[[], float | None]
 
@@ -31,8 +34,9 @@ class PacedMoves:
 
     ``throttles`` are the changes at a given rate (``reassignment_throttles.changes``). ``look``
     measures the tenants' latency since its last call. ``is_resumed``: the moves are under way
-    already. Then the quiet latency cannot be measured, and lists of theirs are what an earlier
-    command has left behind.
+    already. Then the quiet latency cannot be measured, and throttles of theirs are what an earlier
+    command has left behind. ``kept`` has those from before that command, if it could not restore
+    them.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class PacedMoves:
         throttles: Callable[[int], Changes],
         look: Look,
         pause: Callable[[float], None],
+        kept: KeptThrottles,
         *,
         is_resumed: bool,
     ) -> None:
@@ -48,6 +53,7 @@ class PacedMoves:
         self._throttles = throttles
         self._look = look
         self._pause = pause
+        self._kept = kept
         self._is_resumed = is_resumed
         self._pace = Pace(None)
 
@@ -60,7 +66,10 @@ class PacedMoves:
                 self._pause(QUIET_S)
                 self._pace = Pace(self._look())
             found = self._throttles(self._pace.rate)
-            before = self._before(found)
+            unset: Changes = {resource: dict.fromkeys(values) for resource, values in found.items()}
+            earlier = self._kept.load()
+            before = self._before(unset) if earlier is None else unset | earlier
+            self._kept.save(before)
             self._say(self._pace.quiet_s)
             try:
                 self._admin.alter_configs(found)
@@ -72,8 +81,8 @@ class PacedMoves:
                 )
                 raise
             finally:
-                self._admin.alter_configs(before)
-                note("stele: the throttles are removed, and lists of topics are as before the move")
+                self._kept.restore(self._admin, before)
+                note("stele: the throttles are as before the move")
 
     def follow(self, is_moving: Callable[[], bool]) -> None:
         """Adapt the rate until nothing is being moved."""
@@ -92,23 +101,22 @@ class PacedMoves:
                 )
                 self._say(latency_s)
 
-    def _before(self, found: Changes) -> Changes:
-        """What is set at the end: the topics' lists as they are now, and no rates, as after
-        `verify`. Only a broker itself says which rates it has."""
-        unset: Changes = {resource: dict.fromkeys(values) for resource, values in found.items()}
-        topics = [each for each, values in found.items() if SENDING in values]
+    def _before(self, unset: Changes) -> Changes:
+        """What is set at the end: what is set now, of the keys in ``unset``."""
+        before = {resource: {**values} for resource, values in unset.items()}
+        topics = [each for each, values in unset.items() if SENDING in values]
         described = self._admin.describe_configs(topics)
-        before: Changes = unset | {
-            resource: {
-                **unset[resource],
-                **{
-                    entry.name: entry.value
-                    for entry in entries
-                    if entry.name in unset[resource] and entry.source == _SET_HERE
-                },
+        for broker in unset.keys() - set(topics):
+            try:
+                described |= self._admin.describe_configs([broker])
+            except SteleError as error:
+                note(f"stele: the rates of {broker} are not known and removed at the end: {error}")
+        for resource, entries in described.items():
+            before[resource] |= {
+                entry.name: entry.value
+                for entry in entries
+                if entry.name in unset[resource] and entry.source in _SET_HERE
             }
-            for resource, entries in described.items()
-        }
         was_throttled = any(values.get(name) for values in before.values() for name in _LISTS)
         return unset if self._is_resumed and was_throttled else before
 

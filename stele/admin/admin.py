@@ -453,8 +453,32 @@ class Admin(
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """Every config of the resources, with its effective value and where that comes from.
 
-        Raises BulkError, for example UNKNOWN_TOPIC_OR_PARTITION.
+        Those of a broker are asked of the broker itself. Raises BulkError, for example
+        UNKNOWN_TOPIC_OR_PARTITION. Raises ApiError INVALID_REQUEST for a broker that is not in
+        service.
         """
+        by_broker: dict[int | None, list[ConfigResource]] = {}
+        for resource in resources:
+            by_broker.setdefault(resource.broker_id, []).append(resource)
+        described = [
+            each
+            for broker_id, asked in by_broker.items()
+            for each in await self._describe_configs(asked, broker_id, linearizable)
+        ]
+        failed: dict[str, ApiError] = {}
+        found: dict[ConfigResource, list[ConfigEntry]] = {}
+        for each in described:
+            resource = ConfigResource(each.resource.type, each.resource.name)
+            if each.error:
+                failed[str(resource)] = item_error(each.error, str(resource), each.message)
+            else:
+                found[resource] = [config_entry(entry) for entry in each.entries]
+        all_or_raise(failed, list(found.values()))
+        return found
+
+    async def _describe_configs(
+        self, resources: Sequence[ConfigResource], broker_id: int | None, linearizable: bool
+    ) -> Sequence[admin_pb2.DescribeConfigsResponse.Resource]:
         response = await self._requests.ask(
             "DescribeConfigs",
             admin_pb2.DescribeConfigsRequest(
@@ -463,14 +487,6 @@ class Admin(
                 linearizable=linearizable,
             ),
             admin_pb2.DescribeConfigsResponse.FromString,
+            broker_id=broker_id,
         )
-        failed: dict[str, ApiError] = {}
-        found: dict[ConfigResource, list[ConfigEntry]] = {}
-        for each in response.resources:
-            resource = ConfigResource(each.resource.type, each.resource.name)
-            if each.error:
-                failed[str(resource)] = item_error(each.error, str(resource), each.message)
-            else:
-                found[resource] = [config_entry(entry) for entry in each.entries]
-        all_or_raise(failed, list(found.values()))
-        return found
+        return response.resources

@@ -143,6 +143,12 @@ class ConfigResource:
         """The configs of one broker, or (None) the configs that all brokers share."""
         return cls(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
 
+    @property
+    def broker_id(self) -> int | None:
+        """The broker whose configs these are. None: they are of something else."""
+        is_one = self.type == BROKER_RESOURCE and self.name.isdecimal()
+        return int(self.name) if is_one else None
+
     def __str__(self) -> str:
         if self.type == TOPIC_RESOURCE:
             return f"topic {self.name}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stele.admin.grpc_calls import Message, call
+from stele.cluster.kafka_link import Question
 from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
@@ -28,10 +29,16 @@ class AdminRequests:
         self.changed_at = 0
 
     async def ask(
-        self, method: str, request: Message, parse: Callable[[bytes], AnswerT]
+        self,
+        method: str,
+        request: Message,
+        parse: Callable[[bytes], AnswerT],
+        *,
+        broker_id: int | None = None,
     ) -> AnswerT:
-        """The answer to a request that may be carried out any number of times."""
-        return await self._keep_asking(method, request, parse, lambda error: None)
+        """The answer to a request that may be carried out any number of times. ``broker_id``: the
+        broker that must answer; None: any."""
+        return await self._keep_asking(method, request, parse, lambda error: None, broker_id)
 
     async def change(
         self,
@@ -113,13 +120,16 @@ class AdminRequests:
         request: Message,
         parse: Callable[[bytes], AnswerT],
         lost: Callable[[RpcError | ApiError], None],
+        broker_id: int | None = None,
     ) -> AnswerT:
         """Repeat a request. ``lost`` is called for each attempt without a known outcome."""
+        question = call(f"/stele.v1.Admin/{method}", request, parse)
 
         async def attempt() -> AnswerT:
-            answer = await self._view.ask_any(
-                call(f"/stele.v1.Admin/{method}", request, parse), on_lost=lost
-            )
+            if broker_id is None:
+                answer = await self._view.ask_any(question, on_lost=lost)
+            else:
+                answer = await self._ask_one(broker_id, question)
             code = error_code(getattr(answer, "error", 0))
             if code is not ErrorCode.NONE:
                 said = getattr(answer, "message", "") or _WORDS.get(code, "the cluster refused")
@@ -135,6 +145,16 @@ class AdminRequests:
         answer = await self._view.keep_asking(attempt, method, self._timeout_s)
         self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))
         return answer
+
+    async def _ask_one(self, broker_id: int, question: Question[AnswerT]) -> AnswerT:
+        if not self._view.knows(broker_id):
+            await self._view.refresh()
+        if not self._view.knows(broker_id):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"only broker {broker_id} itself can answer, and there is none in service",
+            )
+        return await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
 
 
 def _names(error: ApiError, request_id: bytes) -> bool:

@@ -518,6 +518,8 @@ class Admin(AccessAdmin):
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """Every config of the resources, with its effective value and where that comes from.
 
-        Raises BulkError, for example UNKNOWN_TOPIC_OR_PARTITION.
+        Those of a broker are asked of the broker itself. Raises BulkError, for example
+        UNKNOWN_TOPIC_OR_PARTITION. Raises ApiError INVALID_REQUEST for a broker that is not in
+        service.
         """
         return self._run(lambda: self._admin.describe_configs(resources, linearizable=linearizable))

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from cli import main
 from cli.broker_latency import BrokerLatency, buckets_of, percentile_s
+from cli.output import CommandError
 from cli.reassignment_auto import LOOK_EVERY_S, QUIET_S, PacedMoves
+from cli.reassignment_kept import KeptThrottles
 from cli.reassignment_pace import (
     FIRST_RATE,
     LEAST_RATE,
@@ -25,6 +27,7 @@ from cli.reassignment_pace import (
 from cli.reassignment_throttles import FETCHING, RATES, SENDING, Changes
 from runtime.metrics.registry import MetricsRegistry
 from stele.admin.descriptions import ConfigEntry, ConfigResource
+from stele.errors import ApiError, ErrorCode
 from stele.sync import Admin
 
 latencies = st.none() | st.floats(min_value=0.0, max_value=10.0)
@@ -113,6 +116,7 @@ class Cluster:
         self.configs[BROKER] = {name: values["rate"] for name in RATES if "rate" in values}
         self.configs[TOPIC] = {SENDING: values["sends"]} if "sends" in values else {}
         self.rates: list[float] = []
+        self.is_broker_down = False
 
     def alter_configs(self, changes: Changes) -> None:
         for resource, values in changes.items():
@@ -127,7 +131,8 @@ class Cluster:
     def describe_configs(
         self, resources: list[ConfigResource]
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        assert BROKER not in resources, "each broker answers only for itself"
+        if self.is_broker_down and BROKER in resources:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "there is none in service")
         names = {BROKER: (*RATES, "log.retention.ms"), TOPIC: (SENDING, FETCHING)}
         return {each: [self._entry(each, name) for name in names[each]] for each in resources}
 
@@ -149,7 +154,14 @@ def throttles_at(rate: int) -> Changes:
 class Course:
     """A move during which these latencies are measured, the first of them before it."""
 
-    def __init__(self, cluster: Cluster, *looks: float | None, is_resumed: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Path,
+        *looks: float | None,
+        is_resumed: bool = False,
+    ) -> None:
+        self.kept = KeptThrottles(plan)
         self._left = [None, *looks]
         self.pauses: list[float] = []
         self.paced = PacedMoves(
@@ -157,6 +169,7 @@ class Course:
             throttles_at,
             lambda: self._left.pop(0),
             self.pauses.append,
+            self.kept,
             is_resumed=is_resumed,
         )
 
@@ -168,40 +181,103 @@ class Course:
             self.paced.follow(self.is_moving)
 
 
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    return tmp_path / "plan.json"
+
+
 def test_the_rate_follows_the_latency_and_everything_is_restored(
+    plan: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster = Cluster(rate="777", sends="*")
-    course = Course(cluster, 0.008, 0.01, 0.05, 0.01)
+    course = Course(cluster, plan, 0.008, 0.01, 0.05, 0.01)
     course.run()
-    assert cluster.rates == [FIRST_RATE / MIB, 8, 4, 8]
-    assert cluster.configs == {BROKER: {}, TOPIC: {SENDING: "*"}}
+    assert cluster.rates[:-1] == [FIRST_RATE / MIB, 8, 4, 8]
+    assert cluster.configs == {BROKER: dict.fromkeys(RATES, "777"), TOPIC: {SENDING: "*"}}
+    assert not course.kept.path.exists()
     assert course.pauses == [QUIET_S, *[LOOK_EVERY_S] * 3]
     said = capsys.readouterr().err
     assert "p99 of Produce 50 ms (tolerated: 16 ms); each broker moves at most 4 MiB/s" in said
-    assert "the throttles are removed" in said
+    assert "the throttles are as before the move" in said
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_everything_is_restored_if_the_move_is_left(
-    error: type[BaseException], capsys: pytest.CaptureFixture[str]
+    error: type[BaseException], plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = Cluster()
-    course = Course(cluster, 0.008)
+    cluster = Cluster(rate="777")
+    course = Course(cluster, plan, 0.008)
 
     def leave() -> bool:
         assert cluster.configs[TOPIC] == {SENDING: "0:1", FETCHING: "0:2"}
+        assert course.kept.path.exists()
         raise error
 
     with pytest.raises(error), course.paced.begun():
         course.paced.follow(leave)
-    assert cluster.configs == {BROKER: {}, TOPIC: {}}
+    assert cluster.configs == {BROKER: dict.fromkeys(RATES, "777"), TOPIC: {}}
     assert ("the moves go on" in capsys.readouterr().err) == (error is KeyboardInterrupt)
 
 
-def test_throttles_that_a_killed_command_has_left_do_not_stay() -> None:
+def killed(cluster: Cluster, plan: Path) -> None:
+    """Pace moves of this plan, and die: nothing is restored."""
+
+    def die(_: Changes) -> None:
+        raise OSError
+
+    course = Course(cluster, plan, 0.008)
+    with pytest.raises(OSError), course.paced.begun():  # noqa: PT011
+        cluster.alter_configs = die  # type: ignore[method-assign]
+    del cluster.alter_configs  # type: ignore[method-assign]
+
+
+def test_the_same_command_restores_what_a_killed_one_could_not(plan: Path) -> None:
+    cluster = Cluster(rate="777", sends="*")
+    killed(cluster, plan)
+    assert cluster.configs[BROKER] == dict.fromkeys(RATES, str(FIRST_RATE))
+    Course(cluster, plan, 0.008, 0.01, is_resumed=True).run()
+    assert cluster.configs == {BROKER: dict.fromkeys(RATES, "777"), TOPIC: {SENDING: "*"}}
+    assert list(plan.parent.iterdir()) == []
+
+
+def test_what_a_killed_command_kept_is_restored_once(plan: Path) -> None:
+    """``verify`` does this."""
+    cluster = Cluster(rate="777", sends="*")
+    killed(cluster, plan)
+    kept = KeptThrottles(plan)
+    before = kept.load()
+    assert before is not None
+    kept.restore(cast(Admin, cluster), before)
+    assert cluster.configs == {BROKER: dict.fromkeys(RATES, "777"), TOPIC: {SENDING: "*"}}
+    assert kept.load() is None
+
+
+def test_throttles_cannot_be_kept(tmp_path: Path) -> None:
+    plan = tmp_path / "gone" / "plan.json"
+    cluster = Cluster(rate="777")
+    with pytest.raises(CommandError, match="to restore them after a crash"):
+        Course(cluster, plan, 0.008).run()
+    assert cluster.configs[BROKER] == dict.fromkeys(RATES, "777"), "nothing was begun"
+    (tmp_path / "plan.json.throttles").write_text("[{}]")
+    with pytest.raises(CommandError, match="by hand and remove the file"):
+        KeptThrottles(tmp_path / "plan.json").load()
+
+
+def test_the_rates_of_a_broker_that_is_down_are_removed(
+    plan: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = Cluster(rate="777", sends="*")
+    cluster.is_broker_down = True
+    Course(cluster, plan, 0.008, 0.01).run()
+    assert cluster.configs == {BROKER: {}, TOPIC: {SENDING: "*"}}
+    assert "are not known and removed at the end" in capsys.readouterr().err
+
+
+def test_throttles_that_a_killed_command_has_left_do_not_stay(plan: Path) -> None:
     cluster = Cluster(rate="4194304", sends="0:1")
-    course = Course(cluster, 0.008, 0.01, is_resumed=True)
+    course = Course(cluster, plan, 0.008, 0.01, is_resumed=True)
     course.run()
     assert QUIET_S not in course.pauses
     assert cluster.configs == {BROKER: {}, TOPIC: {}}
