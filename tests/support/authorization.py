@@ -57,6 +57,7 @@ async def edges_with_coordinators(authorizer: FakeAuthorizer) -> Edges:
         delegation_token_secret_key="secret",
         listener_security_protocol_map="EXTERNAL:SASL_PLAINTEXT",
         sasl_enabled_mechanisms="SCRAM-SHA-512",
+        telemetry_receiver="prometheus",
     )
     edges.finalize(METADATA_VERSION, METADATA_VERSION_LEVEL)
     edges.finalize(GROUP_VERSION, 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from broker.telemetry.subscriptions import NOTHING, subscription_id
 from runtime.authorization.authorizer import CLUSTER, Operation, topic_resource
 from stele.wire.kafka import ApiKey
 from stele.wire.kafka.messages import (
@@ -44,6 +45,7 @@ from stele.wire.kafka.messages import (
     expire_delegation_token,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -60,6 +62,7 @@ from stele.wire.kafka.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     renew_delegation_token,
     sync_group,
     txn_offset_commit,
@@ -85,7 +88,7 @@ from tests.support.authorizer import Need
 from tests.support.batches import make_batch
 from tests.support.broker_apis import topic_id
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 READ, WRITE, DESCRIBE, DELETE = (
     Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.DELETE,
 )  # fmt: skip
@@ -143,7 +146,7 @@ def _named_topics(name: str) -> Any:
 
 def _alter(kind: Any, request: Any, resource_type: int) -> Callable[[str], Any]:
     def made(name: str) -> Any:
-        resource = {TOPIC: name, BROKER: "1", GROUP: "g"}[resource_type]
+        resource = {TOPIC: name, BROKER: "1", CLIENT_METRICS: "m", GROUP: "g"}[resource_type]
         return request([kind.AlterConfigsResource(resource_type, resource)])
 
     return made
@@ -152,6 +155,8 @@ def _alter(kind: Any, request: Any, resource_type: int) -> Callable[[str], Any]:
 def _txn_topic(name: str) -> Any:
     return add_partitions_to_txn.AddPartitionsToTxnTopic(name, [0])
 
+
+_INSTANCE: Final = bytes(15) + b"i"  # the id of a client that pushes metrics
 
 K = ApiKey
 ASKED: Final = (
@@ -397,7 +402,7 @@ ASKED: Final = (
             lambda name, kind=kind: describe_configs.DescribeConfigsRequest(  # type: ignore[misc]
                 [
                     describe_configs.DescribeConfigsResource(
-                        kind, {TOPIC: name, BROKER: "1", GROUP: "g"}[kind]
+                        kind, {TOPIC: name, BROKER: "1", CLIENT_METRICS: "m", GROUP: "g"}[kind]
                     )
                 ]
             ),
@@ -407,6 +412,7 @@ ASKED: Final = (
             (TOPIC, _of_topic(DESCRIBE_CONFIGS), T29, "of a topic"),
             (GROUP, _both((DESCRIBE_CONFIGS, G)), G30, "of a group"),
             (BROKER, _of_cluster(DESCRIBE_CONFIGS), C31, "of a broker"),
+            (CLIENT_METRICS, _of_cluster(DESCRIBE_CONFIGS), C31, "of clients' metrics"),
         )
     ),
     *(
@@ -422,6 +428,7 @@ ASKED: Final = (
             (TOPIC, _of_topic(ALTER_CONFIGS), T29, "of a topic"),
             (GROUP, _both((ALTER_CONFIGS, G)), G30, "of a group"),
             (BROKER, _of_cluster(ALTER_CONFIGS), C31, "of a broker"),
+            (CLIENT_METRICS, _of_cluster(ALTER_CONFIGS), C31, "of clients' metrics"),
         )
     ),
     Asked(
@@ -574,6 +581,18 @@ ASKED: Final = (
     ),
     Asked(
         K.DESCRIBE_CLUSTER, 2, lambda _: describe_cluster.DescribeClusterRequest(), _nothing, None
+    ),
+    Asked(
+        K.GET_TELEMETRY_SUBSCRIPTIONS, 0,
+        lambda _: get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(_INSTANCE),
+        _nothing, None,
+    ),
+    Asked(
+        K.PUSH_TELEMETRY, 0,
+        lambda _: push_telemetry.PushTelemetryRequest(
+            _INSTANCE, subscription_id(NOTHING, _INSTANCE)
+        ),
+        _nothing, None,
     ),
     Asked(K.API_VERSIONS, 4, lambda _: api_versions.ApiVersionsRequest("a", "1"), _nothing, None),
 )  # fmt: skip

@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from broker.api import SERVED
+from broker.api import OF_TELEMETRY, SERVED
 from tests.broker.service.asked import DENIALS, Asked
 from tests.broker.service.kafka_needs import ASKED, BEFORE_AUTHORIZATION
 from tests.support.authorization import edges_with_coordinators, told_errors
 from tests.support.authorizer import Need, WithAcls
 from tests.support.worlds import virtual
 
-API = {each.api.key: each.api for each in SERVED}
+API = {each.api.key: each.api for each in (*SERVED, *OF_TELEMETRY)}
 THERE, MISSING = "there", "gone!"
 
 
