@@ -42,6 +42,7 @@ from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
 from runtime.config.addresses import NamedAddress
 from runtime.config.node import NodeConfig
+from runtime.kafka.turns import Turns
 from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
@@ -184,6 +185,11 @@ class Broker:
     def connections(self) -> OpenConnections:
         """To be looked at only."""
         return self._kafka.connections
+
+    @property
+    def turns(self) -> Turns:
+        """To be looked at only."""
+        return self._kafka.turns
 
     @property
     def replicas(self) -> ReplicaManager:

@@ -86,7 +86,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._max_in_flight_bytes = max_in_flight_bytes
         self._memory = MemoryShare(memory or ConnectionMemory(-1), self)
         self._turns = turns or Turns()
-        self._awaits_turn = False
+        self.awaits_turn = False  # others of the node go first
         self._tls_bytes = 0  # what encryption holds for the connection
         self._max_request_bytes = max_request_bytes
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
@@ -287,27 +287,28 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """
         if self._is_processing:
             return
-        if self._awaits_turn or (self._turns.is_contended and self._has_request()):
+        if self.awaits_turn or (self._turns.is_contended and self.has_request):
             self._await_turn()
             self._settle()
         else:
             self._turns.run(self)
 
-    def _has_request(self) -> bool:
+    @property
+    def has_request(self) -> bool:
         """Whether a request is there that may be taken, or begun, now."""
         if self._next is not None:
             return self._turn is None and self._is_writable and not self.muted.is_on
         return self._may_take() and not self._memory.is_lacking and self._reader.has_frame
 
     def _await_turn(self) -> None:
-        if not self._awaits_turn:
-            self._awaits_turn = True
+        if not self.awaits_turn:
+            self.awaits_turn = True
             named = self.client_id or kafka.client_id_within(self._reader.peek(CLIENT_ID_BYTES))
             self._turns.wait(self, self.principal, named)
 
     def take_turn(self) -> int:
         """See ``Taker``."""
-        self._awaits_turn = False
+        self.awaits_turn = False
         before = self.requests
         if (clock := self._handlers.turn_clock) is None:
             self._process_frames()
@@ -345,7 +346,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """Close the connection if it is over, or read on if it may."""
-        is_held_back = self.muted.is_on or self._awaits_turn
+        is_held_back = self.muted.is_on or self.awaits_turn
         is_over = self._is_draining or (self._is_ended and not is_held_back)
         if is_over and not self._pending.count:
             self.close()
@@ -363,7 +364,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         may_take = self._may_take()
         awaits_memory = may_take and self._memory.is_lacking
         self._memory.wait(awaits_memory)
-        may_read = may_take and not awaits_memory and not self._awaits_turn
+        may_read = may_take and not awaits_memory and not self.awaits_turn
         if may_read and not self._is_reading:
             self._is_reading = True
             transport.resume_reading()

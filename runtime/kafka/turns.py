@@ -69,6 +69,11 @@ class Turns:
         """Whether a connection must wait for its turn."""
         return self._taken_s >= BURST_S or bool(self._order.waiting)
 
+    @property
+    def is_going_on(self) -> bool:
+        """Whether the connections that wait get turns when the loop goes round."""
+        return self._is_due
+
     def wait(self, taker: Taker, user: str, client_id: str) -> None:
         """Call ``take_turn`` when it is the connection's turn."""
         self._order.wait(taker, user, client_id)

@@ -54,6 +54,7 @@ from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.metadata_images import MetadataIsTheSame
 from chaos.sim.laws.named_replicas import NamedReplicasAreTheBest
+from chaos.sim.laws.newcomers import NewcomersStayWithinTheirLimits
 from chaos.sim.laws.openings import LogsOpenAsTheyWereLeft
 from chaos.sim.laws.orderly_stops import StopsAreAskedFor
 from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
@@ -75,8 +76,10 @@ from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
+from chaos.sim.laws.telemetry import PushesAreTakenInTheirTime
 from chaos.sim.laws.token_bounds import TokensKeepTheirBounds
 from chaos.sim.laws.told_votes import VotesAreKept
+from chaos.sim.laws.turns import RequestsGetTheirTurn
 from chaos.sim.laws.unreadable_replicas import UnreadableReplicasAreGivenUp
 from chaos.sim.laws.voter_changes import VotersChangeOneByOne
 from chaos.sim.laws.votes import OneVotePerEpoch
@@ -117,6 +120,9 @@ LAWS: Final[tuple[type[Law], ...]] = (
     CrowdsStayWithinTheirLimits,
     TokensKeepTheirBounds,
     GoneTokensServeNobody,
+    PushesAreTakenInTheirTime,
+    NewcomersStayWithinTheirLimits,
+    RequestsGetTheirTurn,
     # Partitions.
     OneLeaderPerPartitionEpoch,
     HighWatermarksOnlyRise,

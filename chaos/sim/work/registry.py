@@ -15,11 +15,14 @@ from chaos.sim.work.directory_moves import DirectoryMoves
 from chaos.sim.work.groups import GroupWork
 from chaos.sim.work.habits import Impatients, Rudes, Streamers
 from chaos.sim.work.load import Load, LoadKind, Part
+from chaos.sim.work.newcomers import Newcomers
 from chaos.sim.work.producers import Producers
 from chaos.sim.work.rare import RareWork
 from chaos.sim.work.readers import MetadataReaders
 from chaos.sim.work.records import Records
 from chaos.sim.work.remade import RemadeWork
+from chaos.sim.work.rush import Rush
+from chaos.sim.work.telemetry import Telemetry
 from chaos.sim.work.tenants import Tenants
 from chaos.sim.work.tokens import TokenWork
 from chaos.sim.work.transaction_work import TransactionWork
@@ -48,6 +51,9 @@ WORKS: Final[tuple[type[Work], ...]] = (
     Tenants,
     Crowds,
     TokenWork,
+    Telemetry,
+    Newcomers,
+    Rush,
 )
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs of the authorizer, and of quotas."""
+"""Planted bugs of the authorizer, of quotas and limits, and of the metrics that clients push."""
 
 from __future__ import annotations
 
@@ -88,6 +88,51 @@ QUOTAS = [
         "runtime/quota/addresses.py",
         "AddressQuotas.admit",
         "sensor.bucket.take(1, now_s)",
+        "pass",
+    ),
+    bug(
+        "producers: take new ones into a full partition",
+        "storage/producer_admission.py",
+        "ProducerAdmission.check",
+        "known >= most",
+        "known > 2 * most",
+    ),
+]
+
+TELEMETRY = [
+    bug(
+        "telemetry: take pushes that come too early",
+        "broker/telemetry/instances.py",
+        "ClientInstances._check",
+        "raise self._too_early(instance)",
+        "return",
+    ),
+    bug(
+        "telemetry: refuse a client that comes right after it has asked",
+        "broker/telemetry/instances.py",
+        "ClientInstances.ask",
+        "instance.has_asked = True",
+        "instance.has_asked = instance.last_s is None",
+    ),
+    bug(
+        "telemetry: decompress whatever a push grows to",
+        "broker/service/telemetry.py",
+        "ClientTelemetry._decompressed",
+        "decompressed(Compression(compression), metrics, self.max_bytes, chunk_bytes=_CHUNK_BYTES)",
+        "decompressed(Compression(compression), metrics, 1 << 30, chunk_bytes=_CHUNK_BYTES)",
+    ),
+    bug(
+        "telemetry: leave clients with the subscription that they know",
+        "broker/service/telemetry.py",
+        "ClientTelemetry.apply",
+        "self._version += 1",
+        "pass",
+    ),
+    bug(
+        "telemetry: take a push after the last one",
+        "broker/telemetry/instances.py",
+        "ClientInstances.push",
+        "instance.is_terminated |= push.is_terminating",
         "pass",
     ),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.sim.runs.mutants.access_catalogue import ACCESS, QUOTAS
+from chaos.sim.runs.mutants.access_catalogue import ACCESS, QUOTAS, TELEMETRY
 from chaos.sim.runs.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.runs.mutants.cleaner_catalogue import CLEANER
 from chaos.sim.runs.mutants.client_catalogue import CLIENT
@@ -540,6 +540,7 @@ MUTANTS = [
     *ACCESS,
     *QUOTAS,
     *TOKENS,
+    *TELEMETRY,
     *ADMINISTRATION,
     *REPLICATION,
     *STORAGE,
