@@ -112,7 +112,8 @@ class Durability:
             if not self._disk.exists(path):  # retention has deleted it
                 del self._unsynced_paths[path]
         paths = dict.fromkeys((active_path, *self._unsynced_paths))
-        return SyncTicket(tuple(paths), end_offset, self.generation, self._requirements)
+        records = end_offset - self.synced_offset
+        return SyncTicket(tuple(paths), end_offset, self.generation, self._requirements, records)
 
     def finish(self, ticket: SyncTicket) -> bool:
         """The group is on disk. Returns whether ``durable_offset`` has risen. If the log was

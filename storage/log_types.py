@@ -77,6 +77,8 @@ class SyncTicket(NamedTuple):
     generation: int
     requirements: int
     """The number of calls of ``Durability.require`` when the group began."""
+    records: int
+    """The offsets that this sync makes durable."""
 
 
 class TimestampOffset(NamedTuple):

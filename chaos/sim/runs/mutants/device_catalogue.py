@@ -6,6 +6,18 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant
 
 DEVICE = [
     Mutant(
+        "storage: call who waits for all writes at the end of any group",
+        (
+            Edit(
+                "storage/group_commit.py",
+                "GroupCommit._tell_settled",
+                "self._waiting[0][0] < self._order.settled",
+                "",
+            ),
+        ),
+        kinds=("slow_disk", "cut_power", "cut_all_power"),
+    ),
+    Mutant(
         "storage: take the directory offline for any error but want of space",
         (
             Edit(
