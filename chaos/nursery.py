@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 NURSERY: Final = (sys.executable, "-m", "cli.nursery")
@@ -57,8 +58,11 @@ class ForkedProcess:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
+        """To no effect if it has ended. The nursery reaps it, and may have done so although it has
+        not said so yet."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

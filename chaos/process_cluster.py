@@ -221,9 +221,9 @@ class ProcessCluster:
         for group in (brokers, set(self.nodes) - brokers):
             nodes = [self.nodes[node_id] for node_id in sorted(group)]
             for node in nodes:
-                if node.running:
-                    os.kill(node.pid, signal.SIGCONT)
-                    os.kill(node.pid, signal.SIGTERM)
+                if node.process is not None:
+                    node.process.send_signal(signal.SIGCONT)
+                    node.process.send_signal(signal.SIGTERM)
             await _gone(nodes, timeout_s)
         if self._lock is not None:
             os.close(self._lock)
@@ -271,8 +271,8 @@ class ProcessCluster:
     async def stop_node(self, node_id: int, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Send SIGTERM, and wait for the end of the process."""
         node = self.nodes[node_id]
-        if node.running:
-            os.kill(node.pid, signal.SIGTERM)
+        if node.process is not None:
+            node.process.send_signal(signal.SIGTERM)
         await _gone([node], timeout_s)
 
     def pause(self, node_id: int) -> None:

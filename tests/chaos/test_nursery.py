@@ -83,3 +83,17 @@ async def test_without_a_nursery_a_node_is_executed_and_says_itself_what_is_wron
         await cluster.start()
     (node,) = cluster.nodes.values()
     assert isinstance(node.process, subprocess.Popen)
+
+
+def test_a_signal_for_a_process_whose_end_is_on_its_way_is_no_error() -> None:
+    """The nursery reaps a process before it says so."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    reads, writes = os.pipe()
+    os.write(writes, b"%d\n" % ended.pid)
+    process = ForkedProcess(reads)
+    process.send_signal(signal.SIGTERM)
+    assert process.poll() is None
+    os.write(writes, b"7\n")
+    assert process.wait() == 7
+    os.close(writes)
