@@ -243,13 +243,19 @@ def _chain(
 
 def _opened(cluster: str) -> OpenCluster:
     """Raises CommandError."""
-    from chaos.drills.campaign import processes
-    from chaos.drills.compose import containers
+    if cluster == "process":
+        from chaos.drills.campaign import processes
 
-    kinds: dict[str, OpenCluster] = {"process": processes, "compose": containers}
-    if cluster not in kinds:
+        return processes
+    if cluster != "compose":
         raise UsageError(f"--cluster {cluster!r} is neither process nor compose")
-    return kinds[cluster]
+    try:
+        from chaos.drills.compose import containers
+    except ModuleNotFoundError as error:  # only the drills of containers need Docker's client
+        if error.name != "docker":
+            raise
+        raise CommandError("--cluster compose needs Docker's client: pip install docker") from None
+    return containers
 
 
 def _run(doing: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from chaos.drills.registry import DRILLS
+from cli import drill
 from cli.main import run
 
 
@@ -53,6 +55,19 @@ def test_the_exit_status_shows_a_wrong_command_line(
     assert run(["drill", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
+
+
+def test_dockers_client_is_needed_for_containers_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("docker", "chaos.drills.compose", "chaos.compose_cluster"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "docker", None)  # as where it is not installed
+    assert run(["drill", "run", "leader-killed", "--cluster", "compose"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pip install docker" in line
+    monkeypatch.setattr(drill, "_run", lambda doing: [])
+    assert run(["drill", "run", "leader-killed"]) == 0
 
 
 def test_a_broken_history_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
