@@ -51,14 +51,17 @@ class PartitionRetry:
         moved = leader is not None and is_news
         return now < self.at and not moved
 
-    def postpone(self, reason: str, now: float, *, awaits_leader: bool = False) -> None:
-        """``awaits_leader``: no leader is known. One that becomes known is asked at once."""
+    def postpone(
+        self, reason: str, now: float, *, awaits_leader: bool = False, is_told: bool = True
+    ) -> None:
+        """``awaits_leader``: no leader is known. One that becomes known is asked at once.
+        ``is_told`` False: another part of the client tells the user why it waits."""
         self.reason = reason
         self._awaits_leader = awaits_leader
         if now >= self.at:  # requests that failed together cause one pause
             self.at = now + self._backoff.next_s()
         # A change of leader is normal; only lasting failures are reported.
-        if self._backoff.failures > 2:
+        if is_told and self._backoff.failures > 2:
             self._view.waiting.say(f"waiting: {reason}", f"{self._partition} {reason[:60]}")
 
     def pause_until(self, at: float) -> None:

@@ -233,7 +233,12 @@ class Fetcher:
         else:
             position.is_there()
             reason = f"{name} has no leader that is known"
-            position.retry.postpone(reason, now, awaits_leader=True)
+            # Before the first metadata of the topic the connection is what takes long, and the
+            # refresh tells what is wrong with it.
+            has_metadata = (
+                self._view.topic(name.topic) is not None or self._view.topic_error(name.topic) != 0
+            )
+            position.retry.postpone(reason, now, awaits_leader=True, is_told=has_metadata)
         self._view.want(name.topic)
         self._view.refresh_soon()
 

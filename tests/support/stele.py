@@ -116,6 +116,7 @@ class FakeCluster:
         # The metadata offset and topics of a broker that lags. It answers with them once.
         self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
         self.connections: list[FakeTransport] = []  # to the Kafka ports
+        self.connect_takes_s = 0.0
         self.refusal: OSError | None = None  # what every attempt to connect fails with
         self.is_kafkas = False  # whether brokers know nothing that Kafka's do not know
         self.kafka_versions: dict[int, int] = {}  # the newest version of an API, if it is older
@@ -183,6 +184,8 @@ class FakeCluster:
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
+        if self.connect_takes_s:
+            await asyncio.sleep(self.connect_takes_s)
         if self.refusal is not None:
             raise self.refusal
         if not self.alive.get(address.port - 9000):

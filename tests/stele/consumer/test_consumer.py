@@ -368,6 +368,17 @@ async def test_offsets(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_slow_connection_is_not_a_missing_leader(stage: Stage) -> None:
+    append(stage.cluster.create("t").partitions[0], b"v")
+    stage.cluster.connect_takes_s = 1.5  # a login over TLS to a busy broker
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        assert values(await read(consumer, 1)) == [b"v"]
+    assert stage.waits == []
+
+
+@on_stage
 async def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
