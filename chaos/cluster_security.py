@@ -20,9 +20,9 @@ from security.authority import DAYS, MAPPING_RULES, NODES, Subject
 from stele.admin.acls import Acl
 from stele.admin.users import ScramUpsertion
 from stele.aio import Admin
-from stele.properties import parse_properties
+from stele.properties import format_properties, parse_properties
 from stele.security.options import SecurityOptions
-from stele.security.properties import options_of
+from stele.security.properties import login_properties, options_of
 
 CLIENTS: Final = "CLIENTS"
 NODES_LISTENER: Final = "NODES"
@@ -159,18 +159,12 @@ class ClusterSecurity:
 
     def _write_client(self, user: str) -> None:
         password = secrets.token_hex(_PASSWORD_BYTES)
-        login = "org.apache.kafka.common.security.scram.ScramLoginModule"
         properties = {
             "security.protocol": "SASL_SSL",
-            "sasl.mechanism": MECHANISM,
-            "sasl.username": user,
-            "sasl.password": password,
-            # Java's clients know these two instead.
-            "sasl.jaas.config": f'{login} required username="{user}" password="{password}";',
+            **login_properties(user, password, MECHANISM),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates.truststore),
         }
-        text = "".join(f"{name}={value}\n" for name, value in properties.items())
         descriptor = os.open(self.client_file(user), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as out:
-            out.write(text)
+            out.write(format_properties(properties))

@@ -205,6 +205,7 @@ def _how_to_try(cluster: ProcessCluster) -> list[str]:
         f"  stele acls list --command-config {admin}",
         f"  stele doctor --command-config {admin}",
         f"{kafka}{servers} --consumer.config {app}",
+        "  # kcat needs librdkafka 2.6.1 for SCRAM (kcat -V); an earlier one is refused",
         kcat,
         "Ctrl-C stops the cluster.",
     ]

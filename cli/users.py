@@ -40,6 +40,15 @@ Iterations = Annotated[
         "--iterations", min=4096, max=16384, help="How costly it is to guess a stolen credential."
     ),
 ]
+Properties = Annotated[
+    Path | None,
+    typer.Option(
+        "--properties",
+        metavar="FILE",
+        help="Write the user's client properties into this new file. Without --password-file the "
+        "password is made, too.",
+    ),
+]
 _DEFAULT_MECHANISM = "SCRAM-SHA-512"
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -48,13 +57,24 @@ _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 def add(
     name: Name,
     password_file: PasswordFile = None,
+    properties: Properties = None,
     mechanisms: Mechanisms = None,
     iterations: Iterations = 4096,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Make a user. It may do nothing until it has rules: stele acls add."""
-    _upsert(name, password_file, mechanisms, iterations, bootstrap, timeout, is_new=True)
+    chosen = _chosen(mechanisms, default=(_DEFAULT_MECHANISM,))
+    if properties is None:
+        secret = _password(name, password_file)
+        _make(name, secret, chosen, iterations, bootstrap, timeout)
+    else:
+        from cli.user_properties import made_password, new_file, properties_of_user
+
+        secret = made_password() if password_file is None else _password(name, password_file)
+        with new_file(properties, properties_of_user(name, secret, chosen[0])):
+            _make(name, secret, chosen, iterations, bootstrap, timeout)
+        note(f"{properties} has the properties of its clients, with the password")
     note(f"user {name} is made; stele acls add User:{name} … says what it may do")
 
 
@@ -68,7 +88,7 @@ def password(
     timeout: Timeout = 30.0,
 ) -> None:
     """Change a user's password. Clients that are logged in stay so until they connect again."""
-    _upsert(name, password_file, mechanisms, iterations, bootstrap, timeout, is_new=False)
+    _change_password(name, password_file, mechanisms, iterations, bootstrap, timeout)
     note(f"the password of {name} is changed")
 
 
@@ -118,28 +138,41 @@ def list_users(
     )
 
 
-def _upsert(
+def _make(
+    name: str,
+    secret: str,
+    mechanisms: tuple[str, ...],
+    iterations: int,
+    bootstrap: str,
+    timeout_s: float,
+) -> None:
+    from stele.admin.users import ScramUpsertion
+
+    with connect(bootstrap, timeout_s) as admin:
+        if name in admin.describe_user_scram_credentials():
+            raise CommandError(f"user {name} exists: stele users password {name} changes it")
+        admin.alter_user_scram_credentials(
+            [ScramUpsertion(name, secret, each, iterations) for each in mechanisms]
+        )
+
+
+def _change_password(
     name: str,
     password_file: Path | None,
     mechanisms: list[str] | None,
     iterations: int,
     bootstrap: str,
     timeout_s: float,
-    *,
-    is_new: bool,
 ) -> None:
     from stele.admin.users import ScramUpsertion
 
-    chosen = _chosen(mechanisms, default=(_DEFAULT_MECHANISM,))
+    chosen = _chosen(mechanisms, default=())
     secret = _password(name, password_file)
     with connect(bootstrap, timeout_s) as admin:
         users = admin.describe_user_scram_credentials()
-        if is_new and name in users:
-            raise CommandError(f"user {name} exists: stele users password {name} changes it")
-        if not is_new and name not in users:
+        if name not in users:
             raise CommandError(f"there is no user {name!r}.{did_you_mean(name, list(users))}")
-        if not is_new and mechanisms is None:
-            chosen = tuple(each.mechanism for each in users[name])
+        chosen = chosen or tuple(each.mechanism for each in users[name])
         admin.alter_user_scram_credentials(
             [ScramUpsertion(name, secret, each, iterations) for each in chosen]
         )

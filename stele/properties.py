@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*")
@@ -21,6 +22,15 @@ def parse_properties(text: str) -> dict[str, str]:
         if match is not None:
             settings[_unescape(match[1])] = _unescape(line[match.end() :]).rstrip()
     return settings
+
+
+def format_properties(settings: Mapping[str, str]) -> str:
+    """The text that ``parse_properties`` reads as these settings. No value may end in a blank."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _logical_lines(text: str) -> list[str]:

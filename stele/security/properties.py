@@ -14,6 +14,7 @@ from stele.security.options import SecurityOptions
 VARIABLE: Final = "STELE_COMMAND_CONFIG"
 """The environment variable with the path of a file, where none is named."""
 
+_SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PREFIXES: Final = ("security.", "ssl.", "sasl.")
 _NAMES: Final = {name.replace("_", "."): name for name in SecurityOptions.__annotations__}
 
@@ -58,3 +59,17 @@ def options_of(properties: Mapping[str, str], where: str) -> SecurityOptions:
 def as_properties(options: SecurityOptions) -> dict[str, str]:
     """The same options by the names of Kafka's properties."""
     return {name.replace("_", "."): str(value) for name, value in options.items()}
+
+
+def login_properties(user: str, password: str, mechanism: str) -> dict[str, str]:
+    """The properties of a login by SCRAM, for our clients and for Kafka's own."""
+    options = {"username": user, "password": password}
+    escaped = {k: v.replace("\\", "\\\\").replace('"', '\\"') for k, v in options.items()}
+    quoted = " ".join(f'{name}="{value}"' for name, value in escaped.items())
+    return {
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        # Java's clients know these two instead.
+        "sasl.jaas.config": f"{_SCRAM_MODULE} required {quoted};",
+    }

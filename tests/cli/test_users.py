@@ -12,6 +12,8 @@ import pytest
 
 from cli import main, users
 from stele.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
+from stele.security.jaas import parse_jaas
+from stele.security.properties import security_options
 
 SHA_256, SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 
@@ -82,6 +84,76 @@ def test_a_password_from_standard_input(admin: _Admin, monkeypatch: pytest.Monke
         ScramUpsertion("bob", "secret", SHA_256, 5000),
         ScramUpsertion("bob", "secret", SHA_512, 5000),
     ]
+
+
+@pytest.fixture
+def administrators_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "admin.properties"
+    file.write_text(
+        "security.protocol=SSL\nssl.truststore.location=ca.pem\n"
+        "ssl.keystore.location=admin.pem\nssl.key.password=x\n"
+        "ssl.truststore.type=PEM\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return file
+
+
+def test_a_user_with_a_file_of_its_own(
+    admin: _Admin, administrators_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["users", "add", "bob", "--properties", "bob.properties"]
+    assert main.run([*arguments, "--command-config", str(administrators_file)]) == 0
+    file = administrators_file.with_name("bob.properties")
+    assert file.stat().st_mode & 0o777 == 0o600
+    (made,) = admin.upsertions
+    assert len(made.password) >= 32
+    options = security_options(file)
+    assert options == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": SHA_512,
+        "sasl_username": "bob",
+        "sasl_password": made.password,
+        "sasl_jaas_config": options["sasl_jaas_config"],
+        "ssl_truststore_location": str(administrators_file.with_name("ca.pem")),
+        "ssl_truststore_type": "PEM",
+    }
+    jaas = parse_jaas(str(options["sasl_jaas_config"]), "sasl.jaas.config")
+    assert jaas == {"username": "bob", "password": made.password}
+    told = capsys.readouterr()
+    assert made.password not in told.err + told.out
+
+
+def test_the_file_of_a_user_has_the_password_that_was_given(
+    admin: _Admin, administrators_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    password = 'a "quoted\\n" \\ word'
+    monkeypatch.setattr("sys.stdin", io.StringIO(password))
+    arguments = ["users", "add", "bob", "--properties", "bob.properties", "--password-file", "-"]
+    assert main.run([*arguments, "--command-config", str(administrators_file)]) == 0
+    options = security_options("bob.properties")
+    assert options["sasl_password"] == admin.upsertions[0].password == password
+    jaas = parse_jaas(str(options["sasl_jaas_config"]), "sasl.jaas.config")
+    assert jaas["password"] == password
+
+
+def test_the_file_of_a_user_is_never_another_ones_and_goes_with_a_refusal(
+    admin: _Admin, administrators_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = administrators_file.read_text()
+    as_admin = ["--command-config", str(administrators_file)]
+    add = ["users", "add", "bob", "--properties"]
+    assert main.run([*add, str(administrators_file), *as_admin]) == 1
+    assert "exists: name another file" in capsys.readouterr().err
+    assert administrators_file.read_text() == before
+    assert main.run([*add, "no/such/folder", *as_admin]) == 1
+    assert "no/such/folder cannot be written: No such file" in capsys.readouterr().err
+    assert main.run(["users", "add", "ann", "--properties", "ann.properties", *as_admin]) == 1
+    assert "user ann exists" in capsys.readouterr().err
+    assert not Path("ann.properties").exists()
+    assert main.run([*add, "bob.properties"]) == 2
+    assert "give one whose security.protocol is" in capsys.readouterr().err
+    assert not Path("bob.properties").exists()
+    assert admin.upsertions == []
 
 
 def test_a_password_is_changed_for_all_mechanisms_of_the_user(
