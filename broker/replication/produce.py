@@ -322,9 +322,10 @@ class ProduceRequests:
         """Before the first batch of a transaction: end an earlier one whose marker was lost. It
         would be committed with this one, even if it was aborted."""
         producers = replica.log.producers
-        known = producers.get(header.producer_id)
-        if known is None or not producers.is_left_open(header.producer_id, header.producer_epoch):
+        if not producers.is_left_open(header.producer_id, header.producer_epoch):
             return
+        known = producers.get(header.producer_id)
+        assert known is not None, "a transaction is open"
         _tell_lost(replica, header.producer_id)
         end = EndMarker(commit=False, coordinator_epoch=known.coordinator_epoch)
         self._append_end(replica, known.producer_id, known.epoch, end)

@@ -145,7 +145,10 @@ class Node:
         await world.network.listen(
             Address(self.name, PORT),
             lambda: KafkaServerProtocol(
-                dispatch, max_request_bytes=1 << 20, listener_name=LISTENER
+                dispatch,
+                max_request_bytes=1 << 20,
+                listener_name=LISTENER,
+                on_close=self.sessions.forget,
             ),
         )
 

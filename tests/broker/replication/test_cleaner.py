@@ -318,3 +318,11 @@ async def test_settings_of_the_cleaner_and_of_producers_change_at_run_time(
     await fill(cluster[1], range(200))
     await until(lambda: is_compacted(cluster[2], 40))
     assert not is_compacted(cluster[1], 40), "its cleaner waits for an hour"
+
+
+@with_topic(cleanup_policy="delete")
+async def test_a_topic_that_is_not_compacted_keeps_older_values(cluster: ReplicaCluster) -> None:
+    await fill(cluster[1], range(60))
+    await asyncio.sleep(20 * BACKOFF_MS / 1000)
+    assert all(node.manager.cleaner.rounds == 0 for node in cluster.nodes.values())
+    assert [each.value for each in await read_all(cluster[1])] == [b"v%d" % n for n in range(60)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from broker.partition.effects import BrokerStatus
+from broker.replication.fetch_reader import Reading
 from broker.replication.fetch_turns import TURN_BYTES
 from broker.replication.fetch_waiting import WaitingFetch
-from broker.replication.types import EpochEnd, FetchEntry, ProduceEntry
+from broker.replication.types import EpochEnd, FetchEntry, FetchResult, ProduceEntry
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch
 from tests.support.fetches import AskedFetch
@@ -381,3 +383,45 @@ async def test_a_client_that_poses_as_a_follower_acknowledges_nothing(
         )
         assert result.error is error
     assert cluster[1].replica().machine.high_watermark == 0
+
+
+@with_topic
+async def test_a_newer_fetch_of_a_follower_without_a_session_answers_its_earlier_one(
+    cluster: ReplicaCluster,
+) -> None:
+    """Other followers and consumers wait on."""
+    leader = cluster[1]
+    cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+
+    def fetch(broker_id: int) -> asyncio.Future[FetchResult]:
+        return asyncio.ensure_future(
+            leader.fetch(
+                0,
+                epoch=0,
+                max_wait_ms=60_000,
+                replica_id=broker_id,
+                replica_epoch=cluster[broker_id].epoch,
+            )
+        )
+
+    consumer = asyncio.ensure_future(leader.fetch(0, max_wait_ms=60_000))
+    other, earlier = fetch(3), fetch(2)
+    await asyncio.sleep(0.1)
+    began = cluster.simulation.now
+    newer = fetch(2)
+    assert (await earlier).error is ErrorCode.NONE
+    assert cluster.simulation.now < began + 1
+    assert not newer.done()
+    assert not other.done()
+    assert not consumer.done()
+    newest = fetch(2)
+    assert (await newer).records == []
+    await leader.produce(acks=1)
+    for waiting in (newest, other):
+        assert len((await waiting).records) == 1
+    assert not consumer.done(), "nothing is committed"
+
+
+def test_an_answer_hands_over_a_bounded_number_of_producers_and_at_least_one_for_each_log() -> None:
+    reading = Reading(AskedFetch([], lambda _: None), 1, BrokerStatus(), None)
+    assert [reading.take_producers() for _ in range(3)] == [512, 1, 1]

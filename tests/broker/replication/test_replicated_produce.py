@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.replication.types import LeaderHint
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.batch import read_header
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
@@ -205,3 +207,20 @@ async def test_a_duplicate_waits_for_its_original(cluster: ReplicaCluster) -> No
     assert (first.error, first.base_offset) == (ErrorCode.NONE, 0)
     assert (second.error, second.base_offset) == (ErrorCode.NONE, 0)
     assert ends(cluster, 1, 2, 3) == [2, 2, 2]
+
+
+@with_topic((1, 2))
+async def test_a_partition_that_is_not_here_is_refused_by_what_is_known_of_it(
+    cluster: ReplicaCluster,
+) -> None:
+    elsewhere = await cluster[3].produce()
+    assert elsewhere.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert elsewhere.leader == LeaderHint(1, 0)
+    for number in (-1, 1):
+        refused = await cluster[1].produce(partition=PartitionId(P0.topic_id, number))
+        assert refused.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert refused.leader == LeaderHint()
+    refused = await cluster[1].produce(partition=PartitionId(bytes(16), 0))
+    assert refused.error is ErrorCode.UNKNOWN_TOPIC_ID
+    fetched = await cluster[1].fetch(0, partition=PartitionId(bytes(16), 0))
+    assert (fetched.error, fetched.leader) == (ErrorCode.UNKNOWN_TOPIC_ID, LeaderHint())

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.replication import transactional as transactional_batches
 from broker.replication.types import (
     Marker,
     TransactionalWrite,
@@ -176,6 +177,52 @@ async def test_a_batch_that_has_timed_out_is_not_appended_by_a_late_verdict(
     await coordinator.answer(leader)
     await asyncio.sleep(0.1)
     assert leader.replica().log.end_offset == 0
+
+
+@transactional
+async def test_a_batch_that_has_timed_out_is_neither_refused_nor_appended_by_a_late_marker(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    coordinator.verdict = None
+    late = [
+        await leader.produce(batch(0, epoch=epoch), transaction=OLD, timeout_ms=100)
+        for epoch in (5, 6)
+    ]
+    failed = leader.manager.hosted.counters.failed_produce_total
+    coordinator.verdict = ErrorCode.NONE
+    assert await leader.mark(marker(commit=False, epoch=5, version=0)) == [ErrorCode.NONE]
+    assert [each.error for each in late] == [ErrorCode.REQUEST_TIMED_OUT] * 2, "as it was answered"
+    assert leader.manager.hosted.counters.failed_produce_total == failed
+    assert leader.replica().log.end_offset == 1, "the marker"
+
+
+@transactional
+async def test_the_first_refused_sequence_of_the_newest_producers_is_remembered(
+    cluster: ReplicaCluster, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One refused batch of many producers costs bounded memory. The oldest is forgotten."""
+    monkeypatch.setattr(transactional_batches, "_REMEMBERED", 2)
+    leader = cluster[1]
+    coordinator.verdict = ErrorCode.NOT_COORDINATOR
+    for producer_id, sequence in ((7, 4), (8, 4), (7, 2), (7, 3), (9, 4)):
+        some = batch(sequence, producer_id=producer_id)
+        refused = await leader.produce(some, transaction=OLD)
+        assert refused.error is (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if (producer_id, sequence) == (7, 3)
+            else ErrorCode.NOT_ENOUGH_REPLICAS
+        )
+    coordinator.verdict = ErrorCode.NONE
+    for producer_id, sequence, told in (
+        (7, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (9, 5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (8, 5, ErrorCode.NONE),  # forgotten
+        (7, 2, ErrorCode.NONE),
+        (9, 4, ErrorCode.NONE),
+    ):
+        some = batch(sequence, producer_id=producer_id)
+        assert (await leader.produce(some, transaction=OLD)).error is told
 
 
 @pytest.mark.parametrize(
