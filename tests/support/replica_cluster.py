@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from broker.api import fetch as fetch_api
 from broker.api.handler import RequestContext
 from broker.api.topic_views import TopicViews
+from broker.membership.directories import Unopened
 from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
 from broker.replication.deletion import Deletion, DeletionResult
@@ -80,6 +81,7 @@ class Node:
         self.sessions: FetchSessions
         self.directory: LogDirectory  # the first one
         self.directories: list[LogDirectory] = []
+        self.unopened: list[Unopened] = []  # directories that cannot be opened at the next start
         self.image: MetadataImage = EMPTY
         self.epoch = -1
         self.lease = True
@@ -112,13 +114,15 @@ class Node:
 
     async def _start(self) -> None:
         world = self.process.world
-        self.directories = [self._open(path) for path in self.cluster.directories]
+        lost = {each.path for each in self.unopened}
+        paths = [path for path in self.cluster.directories if path not in lost]
+        self.directories = [self._open(path) for path in paths]
         self.directory = self.directories[0]
         self.manager = ReplicaManager(
             broker_id=self.broker_id,
             world=world,
             directories=self.directories,
-            unopened=(),
+            unopened=self.unopened,
             config=self.cluster.config,
             metadata=self,
             broker_epoch=lambda: self.epoch,
@@ -128,7 +132,7 @@ class Node:
             deposed=lambda: self.deposed,
             directory_failed=self.failed_directories.append,
             corruption_found=lambda: self.corrupt.extend(self.manager.reports.corrupt()),
-            rooms=Rooms(world.disk, world.clock, [each.path for each in self.directories]),
+            rooms=Rooms(world.disk, world.clock, self.cluster.directories),
             answer_share=lambda: sys.maxsize,
         )
         self.manager.start()

@@ -82,9 +82,7 @@ async def test_a_replica_that_goes_while_starts_are_written_does_not_end_the_ses
     deleting = asyncio.ensure_future(leader.delete(1))
     await until(lambda: node.replica().log.start_offset == 1)
     if ends == "offline":
-        node.process.loop.call_soon(
-            node.manager.take_down, node.replica(), ReplicaState.OFFLINE
-        )
+        node.process.loop.call_soon(node.manager.take_down, node.replica(), ReplicaState.OFFLINE)
     else:
         cluster.change(isr=(1,), replicas=(1,))
     await until(lambda: not node.holds() or node.replica().state is ReplicaState.OFFLINE)
