@@ -27,6 +27,8 @@ from broker.coordinator.group.records import (
     decode_key,
     decode_offset,
 )
+from broker.coordinator.group.share.records import ShareKey
+from cli.share_offsets_decoder import share_key, share_payload
 from stele.wire.batch import Record
 from stele.wire.kafka import ZERO_UUID
 
@@ -45,12 +47,14 @@ def decode_record(record: Record) -> dict[str, Any]:
     return {"key": _versioned("type", record.key, _key(key)), "payload": payload}
 
 
-def _key(key: OffsetKey | GroupKey | ConsumerKey) -> dict[str, Any]:
+def _key(key: OffsetKey | GroupKey | ConsumerKey | ShareKey) -> dict[str, Any]:
     if isinstance(key, OffsetKey):
         topic, partition = key.partition
         return {"group": key.group_id, "topic": topic, "partition": partition}
     if isinstance(key, GroupKey):
         return {"group": key.group_id}
+    if isinstance(key, ShareKey):
+        return share_key(key)
     if key.kind is Kind.REGEX:
         return {"groupId": key.group_id, "regularExpression": key.name}
     if key.kind in (Kind.MEMBER, Kind.TARGET, Kind.CURRENT):
@@ -58,11 +62,13 @@ def _key(key: OffsetKey | GroupKey | ConsumerKey) -> dict[str, Any]:
     return {"groupId": key.group_id}
 
 
-def _payload(key: OffsetKey | GroupKey | ConsumerKey, value: bytes) -> dict[str, Any]:
+def _payload(key: OffsetKey | GroupKey | ConsumerKey | ShareKey, value: bytes) -> dict[str, Any]:
     if isinstance(key, OffsetKey):
         return _offset(decode_offset(value))
     if isinstance(key, GroupKey):
         return _group(decode_group(value))
+    if isinstance(key, ShareKey):
+        return share_payload(key, value)
     match key.kind:
         case Kind.GROUP:
             group = decode_group_value(value)

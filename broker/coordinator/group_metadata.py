@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.coordinator.group.consumer.types import ConsumerSettings
+from broker.coordinator.group.share.types import ShareSettings
 from metadata.configs import Configs
 from metadata.effective import effective_group_config
 from metadata.image import EMPTY, MetadataImage
@@ -54,3 +55,7 @@ class GroupMetadata:
                 config.consumer_assignment_interval_ms,
             )
         return found
+
+    def share_settings(self, group_id: str) -> ShareSettings:
+        """Kafka's defaults: groups have no configurations for share groups yet."""
+        return ShareSettings()

@@ -7,7 +7,7 @@ structures end with tagged fields. Unknown tagged fields are skipped. Keys are n
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stele.errors import ApiError
@@ -64,6 +64,14 @@ def compact_bytes(data: bytes | None) -> bytes:
 def compact_length(length: int) -> bytes:
     """What an array begins with."""
     return encode_uvarint(length + 1)
+
+
+def compact_strings(texts: Sequence[str]) -> bytes:
+    return compact_length(len(texts)) + b"".join(map(compact_string, texts))
+
+
+def compact_int32s(numbers: Sequence[int]) -> bytes:
+    return compact_length(len(numbers)) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
 def tagged(fields: Mapping[int, bytes]) -> bytes:
@@ -149,6 +157,10 @@ class Reader:
     def nullable_string(self) -> str | None:
         length = self._length(_INT16)
         return None if length == -1 else self._take(length).decode()
+
+    def strings(self) -> tuple[str, ...]:
+        """An array of strings."""
+        return tuple(self.string() for _ in range(self.array_length()))
 
     def uuid(self) -> bytes:
         return self._take(16)

@@ -14,6 +14,7 @@ from broker.coordinator.group.consumer.types import (
     ConsumerHeartbeatRequest,
     ConsumerSettings,
 )
+from broker.coordinator.group.share.types import ShareSettings
 from broker.coordinator.group.types import (
     OffsetCommitAnswer,
     OffsetCommitRequest,
@@ -88,6 +89,9 @@ class Cluster:
 
     def settings(self, group_id: str) -> ConsumerSettings:
         return ConsumerSettings(SESSION_MS, INTERVAL_MS, self.assignment_interval_ms)
+
+    def share_settings(self, group_id: str) -> ShareSettings:
+        return ShareSettings(SESSION_MS, INTERVAL_MS, self.assignment_interval_ms, max_size=4)
 
 
 class ConsumerBench(GroupBench):

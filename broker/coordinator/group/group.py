@@ -49,7 +49,12 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members. It may be replaced by one of another kind then."""
+        """Whether the group has no members."""
+        ...
+
+    @property
+    def may_be_replaced(self) -> bool:
+        """Whether a group of another kind may take its place now."""
         ...
 
     @property

@@ -22,6 +22,8 @@ from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.records import GroupKey, OffsetKey, decode_key
 from broker.coordinator.group.registry import GroupRegistry
+from broker.coordinator.group.share.records import ShareKey
+from broker.coordinator.group.share.requests import ShareRequests
 from broker.coordinator.group.types import GroupState, GroupType, TopicsDeleted
 from broker.coordinator.step import Decide, KeyValue, Now, Request, Step, Waiter
 from stele.ids import TopicPartition
@@ -44,7 +46,8 @@ class GroupMachine:
     ) -> None:
         """``new_uuid`` makes the random part of a member id. ``counters`` are added to.
         ``topic_id_of`` tells the id of a topic now, or None if there is no such topic; without it,
-        the topics are not known. ``metadata`` is for groups of the consumer protocol."""
+        the topics are not known. ``metadata`` is for groups of the consumer protocol and for
+        share groups."""
         self._config = config
         self._counters = counters
         self._deadlines = Deadlines()
@@ -54,10 +57,12 @@ class GroupMachine:
         parts = GroupParts(groups, config, counters, deadlines, new_uuid)
         self._classic = ClassicRequests(parts, offsets.has_trace)
         self._consumer = ConsumerRequests(parts, metadata, offsets.has_any)
+        self._share = ShareRequests(parts, metadata)
         limits = CommitLimits(config.offset_metadata_max_bytes, topic_id_of)
         self._decisions: dict[type[Request[Any]], Decide] = {
             **self._classic.decisions,
             **self._consumer.decisions,
+            **self._share.decisions,
             **OffsetRequests(groups, offsets, limits).decisions,
             **AdministrationRequests(groups, offsets).decisions,
         }
@@ -85,6 +90,8 @@ class GroupMachine:
                 self._classic.replay(offset, key, value, now)
             case ConsumerKey():
                 self._consumer.replay(offset, key, value, now)
+            case ShareKey():
+                self._share.replay(offset, key, value, now)
             case OffsetKey():
                 self._replay_offset(offset, key, value)
         if isinstance(record, NotedRecord):

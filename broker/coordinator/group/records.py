@@ -2,7 +2,8 @@
 
 Keys and values begin with a version of two bytes. A key of version 0 or 1 is that of a committed
 offset, and a key of version 2 that of a group of the classic protocol. Greater versions are keys of
-the consumer protocol (``broker.coordinator.group.consumer.records``). As in Kafka 4.1, the value
+the consumer protocol (``broker.coordinator.group.consumer.records``) and of share groups
+(``broker.coordinator.group.share.records``). As in Kafka 4.1, the value
 of an offset is written as version 4, which has the topic's id, and that of a group as version 3.
 Version 4 of both is flexible (KIP-482, KIP-915): a length is a varint of the length plus one, and
 structures end with tagged fields. Unknown tagged fields are skipped.
@@ -15,6 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker.coordinator.group.consumer.records import KINDS, ConsumerKey, decode_consumer_key
+from broker.coordinator.group.share.records import SHARE_KINDS, ShareKey, decode_share_key
 from broker.coordinator.layout import VERSION, Reader, key_string, nullable_string, string
 from broker.coordinator.step import KeyValue
 from stele.ids import TopicPartition
@@ -156,12 +158,14 @@ def _group_value(value: RecordedGroup) -> bytes:
 # ------------------------------------------------------------------------------- reading
 
 
-def decode_key(data: bytes) -> OffsetKey | GroupKey | ConsumerKey:
+def decode_key(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | ShareKey:
     """Raises ValueError if the kind of the record is not known, or if it is damaged."""
     try:
         (version,) = VERSION.unpack_from(data)
         if version in KINDS:
             return decode_consumer_key(data)
+        if version in SHARE_KINDS:
+            return decode_share_key(data)
         if version not in (0, _OFFSET_KEY, _GROUP_KEY):
             raise ValueError(f"a key of version {version}")
         if version == _GROUP_KEY:

@@ -26,7 +26,7 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 
 class GroupState(enum.Enum):
-    """The states of groups of both protocols, with Kafka's names."""
+    """The states of groups of all protocols, with Kafka's names."""
 
     EMPTY = "Empty"  # no members; there may be offsets
     PREPARING_REBALANCE = "PreparingRebalance"  # classic: the members join the next generation
@@ -42,6 +42,7 @@ class GroupType(enum.Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)

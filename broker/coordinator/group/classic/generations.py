@@ -89,6 +89,10 @@ class Generations:
         return self.state is GroupState.EMPTY
 
     @property
+    def may_be_replaced(self) -> bool:
+        return self.is_empty
+
+    @property
     def is_used(self) -> bool:
         """Whether it has members, or ids that were given out."""
         return len(self.members) > 0 or len(self.pending) > 0

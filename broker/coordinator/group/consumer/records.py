@@ -16,8 +16,10 @@ from broker.coordinator.layout import (
     VERSION,
     Reader,
     compact_bytes,
+    compact_int32s,
     compact_length,
     compact_string,
+    compact_strings,
     key_string,
     string,
     tagged,
@@ -182,7 +184,7 @@ def member_record(group_id: str, member_id: str, value: MemberMetadata) -> KeyVa
             compact_string(value.rack_id),
             compact_string(value.client_id),
             compact_string(value.client_host),
-            _strings(value.topic_names),
+            compact_strings(value.topic_names),
             compact_string(value.regex),
             _INT32.pack(value.rebalance_timeout_ms),
             compact_string(value.server_assignor),
@@ -232,17 +234,13 @@ def regex_record(group_id: str, regex: str, value: ResolvedRegex) -> KeyValue:
     data = b"".join(
         (
             _START,
-            _strings(value.topic_names),
+            compact_strings(value.topic_names),
             _INT64.pack(value.version),
             _INT64.pack(value.time_ms),
             _NO_TAGS,
         )
     )
     return KeyValue(_key(Kind.REGEX, group_id, regex), data)
-
-
-def _strings(texts: tuple[str, ...]) -> bytes:
-    return compact_length(len(texts)) + b"".join(map(compact_string, texts))
 
 
 def _partitions(partitions: Partitions, owner: CurrentAssignment | None = None) -> bytes:
@@ -254,13 +252,11 @@ def _partitions(partitions: Partitions, owner: CurrentAssignment | None = None) 
         tags = _NO_TAGS
         if owner is not None and not owner.epochs.get(topic_id, {}).keys().isdisjoint(numbers):
             known, epoch = owner.epochs[topic_id], owner.member_epoch
-            tags = tagged({_EPOCHS_TAG: _int32s([known.get(each, epoch) for each in numbers])})
-        parts += (topic_id, _int32s(numbers), tags)
+            tags = tagged(
+                {_EPOCHS_TAG: compact_int32s([known.get(each, epoch) for each in numbers])}
+            )
+        parts += (topic_id, compact_int32s(numbers), tags)
     return b"".join(parts)
-
-
-def _int32s(numbers: list[int]) -> bytes:
-    return compact_length(len(numbers)) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
 # ------------------------------------------------------------------------------- reading
@@ -286,7 +282,7 @@ def decode_member(data: bytes) -> MemberMetadata:
         reader.nullable_string(),
         reader.string(),
         reader.string(),
-        _read_strings(reader),
+        reader.strings(),
         reader.nullable_string(),
         reader.int32(),
         reader.nullable_string(),
@@ -350,13 +346,9 @@ def _earlier(epochs: Epochs, member_epoch: int) -> Epochs:
 
 def decode_regex(data: bytes) -> ResolvedRegex:
     reader = _reader(data, "a regular expression")
-    value = ResolvedRegex(_read_strings(reader), reader.int64(), reader.int64())
+    value = ResolvedRegex(reader.strings(), reader.int64(), reader.int64())
     reader.tags()
     return value
-
-
-def _read_strings(reader: Reader) -> tuple[str, ...]:
-    return tuple(reader.string() for _ in range(reader.array_length()))
 
 
 def _read_partitions(reader: Reader, epochs: dict[bytes, dict[int, int]]) -> Partitions:
@@ -364,17 +356,14 @@ def _read_partitions(reader: Reader, epochs: dict[bytes, dict[int, int]]) -> Par
     found = {}
     for _ in range(reader.array_length()):
         topic_id = reader.uuid()
-        numbers = _read_int32s(reader)
+        numbers = reader.int32s(reader.array_length())
         data = reader.tags().get(_EPOCHS_TAG)
         if numbers:
             found[topic_id] = frozenset(numbers)
         if data is not None:
-            known = _read_int32s(_reader(_START + data, "the epochs of an assignment"))
+            epochs_reader = _reader(_START + data, "the epochs of an assignment")
+            known = epochs_reader.int32s(epochs_reader.array_length())
             if len(known) != len(numbers):
                 raise ValueError(f"{len(numbers)} partitions with {len(known)} assignment epochs")
             epochs.setdefault(topic_id, {}).update(zip(numbers, known, strict=True))
     return found
-
-
-def _read_int32s(reader: Reader) -> list[int]:
-    return [reader.int32() for _ in range(reader.array_length())]

@@ -98,7 +98,7 @@ class ConsumerRequests:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such consumer group any more")
         if request.member_epoch < JOIN_EPOCH:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such consumer group")
-        if former is None or former.is_empty:
+        if former is None or former.may_be_replaced:
             step.records += () if former is None else former.tombstones()
             group = self._make(request.group_id, self._deadlines)
             group.is_loaded = self._groups.is_loaded

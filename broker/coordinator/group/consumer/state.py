@@ -133,6 +133,10 @@ class ConsumerGroupState:
         return not self.members
 
     @property
+    def may_be_replaced(self) -> bool:
+        return self.is_empty
+
+    @property
     def is_used(self) -> bool:
         return bool(self.members)
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group.consumer.records import ResolvedRegex
+from broker.coordinator.group.share.types import ShareSettings
 from broker.coordinator.group.types import GroupRequest, GroupState
 from metadata.topics import Topics
 from stele.errors import ErrorCode
@@ -105,7 +106,8 @@ class ConsumerSettings(NamedTuple):
 
 
 class Metadata(Protocol):
-    """What coordinators of the consumer protocol know of the cluster. It changes between events."""
+    """What coordinators of consumer groups and share groups know of the cluster. It changes
+    between events."""
 
     @property
     def topics(self) -> Topics: ...
@@ -118,6 +120,8 @@ class Metadata(Protocol):
 
     def settings(self, group_id: str) -> ConsumerSettings: ...
 
+    def share_settings(self, group_id: str) -> ShareSettings: ...
+
 
 class _NothingKnown:
     """No topics, and Kafka's defaults."""
@@ -127,6 +131,9 @@ class _NothingKnown:
 
     def settings(self, group_id: str) -> ConsumerSettings:
         return ConsumerSettings(45_000, 5_000, 1_000)
+
+    def share_settings(self, group_id: str) -> ShareSettings:
+        return ShareSettings()
 
 
 NOTHING_KNOWN: Final[Metadata] = _NothingKnown()

@@ -1,0 +1,232 @@
+"""A share group as the records of one event will make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.coordinator.assignors.simple import assign_simple
+from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions, Subscriber
+from broker.coordinator.group.consumer.rebalancing import metadata_hash
+from broker.coordinator.group.share.records import (
+    ShareGroupValue,
+    ShareKind,
+    ShareMemberMetadata,
+    ShareTargetEpoch,
+    StatePartitions,
+    share_group_record,
+    share_member_record,
+    share_target_epoch_record,
+    share_target_record,
+    share_tombstone,
+    state_partitions_record,
+)
+from broker.coordinator.group.share.state import ShareGroupState
+from broker.coordinator.step import KeyValue, Now
+from metadata.topics import Topics
+
+
+class _Members(NamedTuple):
+    """What the records change, by member id."""
+
+    metadata: dict[str, ShareMemberMetadata]
+    targets: dict[str, Partitions]
+
+
+class ShareDraft:
+    """Collects the records of one event.
+
+    Most events are heartbeats that change nothing. So what the group has is copied before the first
+    change of it, and not for each event.
+    """
+
+    def __init__(self, group: ShareGroupState) -> None:
+        self.records: list[KeyValue] = []
+        self.epoch = group.epoch
+        self.target_epoch = group.target_epoch
+        self.state_partitions = group.state_partitions
+        self._group = group
+        self._topics = group.metadata.topics
+        self._copy: _Members | None = None  # None: nothing has changed
+        # Whether members, their subscriptions or the initialized partitions have changed.
+        self._has_changed = False
+
+    @property
+    def _members(self) -> _Members:
+        """The group's members in a copy, which may be changed."""
+        if self._copy is None:
+            members = self._group.members.values()
+            metadata = {each.member_id: each.metadata for each in members}
+            self._copy = _Members(metadata, dict(self._group.targets))
+        return self._copy
+
+    # ------------------------------------------------------------------------- members
+
+    def metadata_of(self, member_id: str) -> ShareMemberMetadata | None:
+        """A member's newest metadata; None: there is no such member."""
+        if self._copy is not None:
+            return self._copy.metadata.get(member_id)
+        member = self._group.members.get(member_id)
+        return None if member is None else member.metadata
+
+    def set_member(self, member_id: str, metadata: ShareMemberMetadata) -> None:
+        """Add a member, or change its data."""
+        before = self.metadata_of(member_id)
+        if before == metadata:
+            return
+        self._members.metadata[member_id] = metadata
+        self.records.append(share_member_record(self._group.group_id, member_id, metadata))
+        self._has_changed |= before is None or before.topic_names != metadata.topic_names
+
+    def remove_member(self, member_id: str) -> None:
+        members = self._members
+        del members.metadata[member_id]
+        members.targets.pop(member_id, None)
+        self._has_changed = True
+        for kind in (ShareKind.CURRENT, ShareKind.TARGET, ShareKind.MEMBER):
+            self.records.append(share_tombstone(kind, self._group.group_id, member_id))
+
+    # ------------------------------------------------------------------------- partitions
+
+    def initialized(self, partitions: Partitions) -> None:
+        """The share coordinator has the state of these partitions. Those that the group does not
+        initialize any more do not count: their topic is deleted, or they are initialized."""
+        before = self.state_partitions
+        done = _common(before.initializing, partitions)
+        if done:
+            initializing = _without(before.initializing, done)
+            self._set_state_partitions(initializing, _union(before.initialized, done))
+            self._has_changed = True
+
+    def _initialize(self, names: Iterable[str]) -> None:
+        """Have the state of all partitions of these topics initialized. The record leaves deleted
+        topics out, whose states the share coordinator removes by itself."""
+        before = self.state_partitions
+        known = _union(before.initializing, before.initialized)
+        topics = [self._topics.named(each) for each in sorted(names)]
+        wanted = {
+            each.topic_id: frozenset(range(len(each.partitions)))
+            for each in topics
+            if each is not None and each.partitions
+        }
+        new = _without(wanted, known)
+        if new:
+            self._set_state_partitions(_union(before.initializing, new), before.initialized)
+
+    def _set_state_partitions(self, initializing: Partitions, initialized: Partitions) -> None:
+        before = self.state_partitions
+        initializing, initialized = self._existing(initializing), self._existing(initialized)
+        names = {each: before.names[each] for each in before.deleting}
+        names |= {each: self._topics[each].name for each in {**initializing, **initialized}}
+        self.state_partitions = StatePartitions(initializing, initialized, before.deleting, names)
+        self.records.append(state_partitions_record(self._group.group_id, self.state_partitions))
+
+    def _existing(self, partitions: Partitions) -> Partitions:
+        return {each: numbers for each, numbers in partitions.items() if each in self._topics}
+
+    @property
+    def initializing(self) -> Partitions:
+        """The partitions that members wait for. Those of deleted topics do not count."""
+        initializing = self.state_partitions.initializing
+        return self._existing(initializing) if initializing else initializing
+
+    # ------------------------------------------------------------------------- epochs
+
+    def raise_epoch(self) -> None:
+        """Begin a new epoch if anything has changed that the assignment depends on, and have the
+        state of new partitions initialized."""
+        group = self._group
+        if not self._has_changed and group.compared_topics is self._topics:
+            return
+        names = group.subscribed_names()
+        if self._copy is not None:
+            names = {name for each in self._copy.metadata.values() for name in each.topic_names}
+        hashed = metadata_hash(self._topics, names)
+        self._initialize(names)
+        if self._has_changed or hashed != group.metadata_hash:
+            self.epoch = group.epoch + 1
+            value = ShareGroupValue(self.epoch, hashed)
+            self.records.append(share_group_record(group.group_id, value))
+
+    @property
+    def lacks_assignment(self) -> bool:
+        """Whether the target is that of an earlier epoch."""
+        return self.target_epoch.epoch < self.epoch
+
+    def assign(self, now: Now) -> None:
+        """Make the target assignment of the newest epoch, unless it exists or may not be made yet.
+        Until then the group has the target of an earlier epoch."""
+        group = self._group
+        if not self.lacks_assignment or group.assignment_wait_ms(now):
+            return
+        members = self._members
+        targets = new_targets(
+            members.metadata, members.targets, self.state_partitions.initialized, self._topics
+        )
+        for member_id, target in targets.items():
+            # A member without partitions has a record, too, as in Kafka.
+            if members.targets.get(member_id) != target:
+                self.records.append(share_target_record(group.group_id, member_id, target))
+        self._copy = members._replace(targets=targets)
+        self.target_epoch = ShareTargetEpoch(self.epoch, now.time_ms)
+        self.records.append(share_target_epoch_record(group.group_id, self.target_epoch))
+
+    def target_of(self, member_id: str) -> Partitions:
+        """The partitions that the member should have. The target of an earlier epoch may have
+        topics that the member does not subscribe to any more, or that are deleted."""
+        targets = self._group.targets if self._copy is None else self._copy.targets
+        target = targets.get(member_id, NO_PARTITIONS)
+        if not self.lacks_assignment:
+            return target
+        metadata = self.metadata_of(member_id)
+        assert metadata is not None  # a member is asked about
+        ids = {self._topics.ids.get(name) for name in metadata.topic_names}
+        return {topic_id: numbers for topic_id, numbers in target.items() if topic_id in ids}
+
+
+def new_targets(
+    members: Mapping[str, ShareMemberMetadata],
+    targets: Mapping[str, Partitions],
+    initialized: Partitions,
+    topics: Topics,
+) -> dict[str, Partitions]:
+    """The partitions of each member, derived from its former ones.
+
+    Of a topic those partitions are assigned that are initialized, up to the first that is not.
+    """
+    counts: dict[bytes, int] = {}
+    # Members mostly subscribe to the same topics. They share the set.
+    ids_of: dict[tuple[str, ...], frozenset[bytes]] = {}
+    for metadata in members.values():
+        if metadata.topic_names in ids_of:
+            continue
+        found = [topics.ids.get(each) for each in metadata.topic_names]
+        ids = frozenset(each for each in found if each in initialized)
+        ids_of[metadata.topic_names] = frozenset(each for each in ids if each is not None)
+    for topic_id in frozenset().union(*ids_of.values()):
+        numbers = initialized[topic_id]
+        counts[topic_id] = next(n for n in range(len(numbers) + 1) if n not in numbers)
+    subscribers = {
+        member_id: Subscriber(ids_of[each.topic_names], targets.get(member_id, NO_PARTITIONS))
+        for member_id, each in members.items()
+    }
+    return assign_simple(subscribers, counts)
+
+
+# ------------------------------------------------------------------------------- sets of partitions
+
+
+def _union(first: Partitions, second: Partitions) -> Partitions:
+    found = dict(first)
+    for topic_id, numbers in second.items():
+        found[topic_id] = found.get(topic_id, frozenset()) | numbers
+    return found
+
+
+def _without(first: Partitions, second: Partitions) -> Partitions:
+    found = {each: first[each] - second.get(each, frozenset()) for each in first}
+    return {topic_id: numbers for topic_id, numbers in found.items() if numbers}
+
+
+def _common(first: Partitions, second: Partitions) -> Partitions:
+    return _without(first, _without(first, second))

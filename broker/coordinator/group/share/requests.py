@@ -1,0 +1,110 @@
+"""The requests that only share groups know, and the records of share groups."""
+
+from __future__ import annotations
+
+from broker.coordinator.group.consumer.types import Metadata
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.parts import GroupParts
+from broker.coordinator.group.share.draft import ShareDraft
+from broker.coordinator.group.share.group import ShareGroup
+from broker.coordinator.group.share.heartbeat import ShareHeartbeat, check
+from broker.coordinator.group.share.records import ShareKey, ShareKind
+from broker.coordinator.group.share.types import (
+    JOIN_EPOCH,
+    InitializedRequest,
+    ShareDescribeAnswer,
+    ShareDescribeRequest,
+    ShareHeartbeatAnswer,
+    ShareHeartbeatRequest,
+)
+from broker.coordinator.step import Decisions, Now, Reply, Step, Waiter, told
+from stele.errors import ApiError, ErrorCode
+
+
+class ShareRequests:
+    """What members of share groups and administrators ask."""
+
+    def __init__(self, parts: GroupParts, metadata: Metadata) -> None:
+        self._groups, self._deadlines = parts.groups, parts.deadlines
+        self._metadata = metadata
+
+    @property
+    def decisions(self) -> Decisions:
+        return {
+            ShareHeartbeatRequest: self._heartbeat,
+            ShareDescribeRequest: self._describe,
+            InitializedRequest: self._initialized,
+        }
+
+    # ------------------------------------------------------------------------- records
+
+    def replay(self, offset: int, key: ShareKey, value: bytes | None, now: Now) -> None:
+        group = self._groups.find(key.group_id, ShareGroup)
+        if group is None:
+            if value is None:
+                self._groups.tombstone_read(offset + 1)
+                return
+            group = self._groups.put(self._make(key.group_id))
+        group.replay(key, value, offset + 1, now)
+        if key.kind is ShareKind.GROUP and value is None:
+            self._groups.drop(key.group_id)
+            self._groups.tombstone_read(offset + 1)
+
+    def _make(self, group_id: str) -> ShareGroup:
+        group = ShareGroup(group_id, self._deadlines, self._metadata)
+        group.is_loaded = self._groups.is_loaded
+        return group
+
+    # ------------------------------------------------------------------------- requests
+
+    def _heartbeat(self, request: ShareHeartbeatRequest, waiter: Waiter, now: Now) -> Step:
+        step = Step()
+        former = self._groups.get(request.group_id)
+        try:
+            if self._groups.is_being_deleted(request.group_id, now):
+                raise ApiError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the group is being deleted: try again"
+                )
+            check(request)
+            group = self._group_of(request, former)
+            answer = ShareHeartbeat(group, request, now, step).decide()
+        except ApiError as error:
+            answer = ShareHeartbeatAnswer(error.code, error.message)
+            step = Step()
+        step.replies.append(Reply(waiter, answer, self._groups.end_of(former)))
+        return step
+
+    def _group_of(self, request: ShareHeartbeatRequest, former: Group | None) -> ShareGroup:
+        """The group of a heartbeat. Its first member makes it. Raises ApiError."""
+        if isinstance(former, ShareGroup):
+            return former
+        if former is not None:
+            raise ApiError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"{request.group_id} is a {former.listed().group_type.value} group: "
+                "choose another group id for a share group",
+            )
+        if request.member_epoch > JOIN_EPOCH:
+            # The group was deleted while its member was silent. The member has to join again.
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such share group any more")
+        if request.member_epoch < JOIN_EPOCH:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such share group")
+        return self._make(request.group_id)
+
+    def _describe(self, request: ShareDescribeRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is not None:
+            return told(waiter, group.described_in_full(), group.recorded_end)
+        answer = ShareDescribeAnswer(ErrorCode.GROUP_ID_NOT_FOUND, request.group_id)
+        return self._groups.not_found(waiter, answer)
+
+    def _initialized(self, request: InitializedRequest, waiter: Waiter, now: Now) -> Step:
+        """A group that was deleted meanwhile needs no state any more."""
+        step = told(waiter, None)
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is not None:
+            draft = ShareDraft(group)
+            draft.initialized(request.partitions)
+            draft.raise_epoch()
+            step.records += draft.records
+        return step

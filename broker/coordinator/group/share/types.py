@@ -1,0 +1,96 @@
+"""Requests to share groups and their answers, as values (KIP-932).
+
+Fields have the same meaning as in Kafka's protocol. If an answer has an error, its other fields
+have no meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from broker.coordinator.assignors.spec import Partitions
+from broker.coordinator.group.types import GroupRequest, GroupState
+from stele.errors import ErrorCode
+
+JOIN_EPOCH: Final = 0
+"""The epoch of a member that joins, or that joins again with nothing."""
+
+LEAVE_EPOCH: Final = -1
+ASSIGNOR: Final = "simple"
+"""The only assignor of share groups, by Kafka's name."""
+
+
+class ShareSettings(NamedTuple):
+    """What the configuration says of one share group."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatRequest(GroupRequest["ShareHeartbeatAnswer"]):
+    member_id: str
+    """The client makes it."""
+    member_epoch: int
+    rack_id: str | None = None  # None: as in the heartbeat before
+    topic_names: tuple[str, ...] | None = None  # likewise
+    client_id: str = ""
+    client_host: str = ""
+
+
+class Initialization(NamedTuple):
+    """Partitions whose state the share coordinator has to make before they can be assigned."""
+
+    state_epoch: int
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatAnswer:
+    error: ErrorCode
+    message: str | None = None
+    """Why, where there is an error."""
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Partitions | None = None
+    """None: as in the answer before."""
+    to_initialize: Initialization | None = None
+    """Not for the client: the service passes it to the share coordinator, and then says
+    ``InitializedRequest``. A later heartbeat asks again if that comes to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitializedRequest(GroupRequest[None]):
+    """The share coordinator has the state of these partitions."""
+
+    partitions: Partitions
+
+
+class DescribedShareMember(NamedTuple):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    assigned: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDescribeRequest(GroupRequest["ShareDescribeAnswer"]):
+    """A share group, in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDescribeAnswer:
+    error: ErrorCode
+    group_id: str
+    state: GroupState = GroupState.DEAD
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedShareMember, ...] = ()

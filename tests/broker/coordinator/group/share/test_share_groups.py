@@ -1,0 +1,249 @@
+"""Share groups: members, their epochs and partitions, and what becomes of their requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinator.group.types import GroupState, JoinAnswer
+from stele.errors import ErrorCode
+from tests.support.consumer_protocol import INTERVAL_MS, SESSION_MS, Cluster, pairs
+from tests.support.groups import join_request, told
+from tests.support.share_groups import ShareBench, ShareClient
+
+
+@pytest.fixture
+def bench() -> ShareBench:
+    made = ShareBench(cluster=Cluster(t=4, u=2))
+    made.take(made.machine.loaded(made.now))
+    return made
+
+
+def settled(bench: ShareBench, *clients: ShareClient) -> None:
+    for client in clients:
+        assert client.join() is ErrorCode.NONE
+    for _ in range(2):
+        for client in clients:
+            assert client.beat() is ErrorCode.NONE
+
+
+def test_a_partition_is_assigned_when_its_state_is_initialized(bench: ShareBench) -> None:
+    bench.initializes = False
+    answer = bench.share_beat("a", 0, "t")
+    assert answer.error is ErrorCode.NONE
+    assert answer.assigned == {}
+    assert answer.heartbeat_interval_ms < INTERVAL_MS
+    assert answer.to_initialize is not None
+    assert pairs(answer.to_initialize.partitions) == bench.cluster.pairs_of(["t"])
+    bench.initialize(answer.to_initialize)
+    later = bench.share_beat("a", answer.member_epoch)
+    assert later.assigned is not None
+    assert pairs(later.assigned) == bench.cluster.pairs_of(["t"])
+    assert later.member_epoch > answer.member_epoch
+    assert later.heartbeat_interval_ms == INTERVAL_MS
+    assert later.to_initialize is None
+
+
+def test_an_initialization_is_asked_for_again_after_a_while(bench: ShareBench) -> None:
+    bench.initializes = False
+    first = bench.share_beat("a", 0, "t")
+    assert bench.share_beat("a", first.member_epoch).to_initialize is None
+    bench.pass_time(5_000)
+    again = bench.share_beat("a", first.member_epoch)
+    assert again.to_initialize == first.to_initialize
+    assert bench.share_beat("a", first.member_epoch).to_initialize is None
+
+
+def test_the_next_coordinator_asks_for_the_initialization(bench: ShareBench) -> None:
+    bench.initializes = False
+    first = bench.share_beat("a", 0, "t")
+    bench.reload()
+    assert bench.share_beat("a", first.member_epoch).to_initialize == first.to_initialize
+
+
+def test_partitions_that_are_initialized_late_come_later(bench: ShareBench) -> None:
+    bench.initializes = False
+    epoch = bench.share_beat("a", 0, "t").member_epoch
+    topic_id = bench.cluster.id_of("t")
+    bench.initialize_all({topic_id: frozenset({0, 2, 3})})
+    some = bench.share_beat("a", epoch)
+    assert some.assigned == {topic_id: frozenset({0})}
+    bench.initialize_all({topic_id: frozenset({1})})
+    assert bench.share_beat("a", some.member_epoch).assigned == {topic_id: frozenset(range(4))}
+
+
+def test_members_share_the_partitions(bench: ShareBench) -> None:
+    a, b = ShareClient(bench, "a"), ShareClient(bench, "b")
+    settled(bench, a, b)
+    assert len(a.owned) == len(b.owned) == 2
+    assert a.owned | b.owned == bench.cluster.pairs_of(["t"])
+    assert a.epoch == b.epoch
+
+
+def test_more_members_than_partitions_share_each(bench: ShareBench) -> None:
+    clients = [ShareClient(bench, each, ("u",)) for each in "abcd"]
+    settled(bench, *clients)
+    assert [len(each.owned) for each in clients] == [1, 1, 1, 1]
+    assert frozenset().union(*(each.owned for each in clients)) == bench.cluster.pairs_of(["u"])
+
+
+def test_the_others_get_the_partitions_of_a_member_that_leaves(bench: ShareBench) -> None:
+    a, b = ShareClient(bench, "a"), ShareClient(bench, "b")
+    settled(bench, a, b)
+    b.leave()
+    a.beat()
+    assert a.owned == bench.cluster.pairs_of(["t"])
+
+
+def test_a_silent_member_is_removed(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    bench.pass_time(SESSION_MS)
+    assert bench.described_share().members == ()
+    assert bench.described_share().state is GroupState.EMPTY
+    assert a.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert a.beat() is ErrorCode.NONE
+
+
+def test_new_partitions_of_a_topic_are_initialized_and_assigned(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    bench.cluster.put("t", 6)
+    a.beat()
+    a.beat()
+    assert len(a.owned) == 6
+
+
+def test_a_topic_that_is_made_anew_is_initialized_anew(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    bench.cluster.delete("t")
+    a.beat()
+    assert a.owned == frozenset()
+    bench.cluster.put("t", 1)
+    a.beat()
+    a.beat()
+    assert a.owned == bench.cluster.pairs_of(["t"])
+
+
+def test_a_member_whose_answer_was_lost_may_send_its_epoch_of_before(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    b = ShareClient(bench, "b")
+    settled(bench, b)
+    former = a.epoch
+    a.beat(is_lost=True)
+    assert a.epoch == former
+    assert a.beat() is ErrorCode.NONE
+    assert a.epoch > former
+    assert bench.share_beat("a", former).error is ErrorCode.NONE
+    assert bench.share_beat("a", former - 1).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert bench.share_beat("a", a.epoch + 1).error is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_full_group_takes_no_other_member(bench: ShareBench) -> None:
+    clients = [ShareClient(bench, each) for each in "abcd"]
+    settled(bench, *clients)
+    answer = bench.share_beat("e", 0, "t")
+    assert answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "group.share.max.size" in (answer.message or "")
+    assert clients[0].join() is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "options"),
+    [
+        ("", 0, {}),
+        ("a", -2, {}),
+        ("a", 0, {"rack_id": ""}),
+        ("a", 0, {"client_id": "c" * 40_000}),
+    ],
+)
+def test_a_request_that_means_nothing(
+    bench: ShareBench, member_id: str, epoch: int, options: dict[str, Any]
+) -> None:
+    answer = bench.share_beat(member_id, epoch, "t", **options)
+    assert answer.error is ErrorCode.INVALID_REQUEST
+    assert answer.message
+    assert bench.log == []
+
+
+def test_a_member_joins_with_topics(bench: ShareBench) -> None:
+    assert bench.share_beat("a", 0).error is ErrorCode.INVALID_REQUEST
+
+
+def test_who_is_no_member(bench: ShareBench) -> None:
+    assert bench.share_beat("a", 3).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.share_beat("a", -1).error is ErrorCode.GROUP_ID_NOT_FOUND
+    settled(bench, ShareClient(bench, "b"))
+    assert bench.share_beat("a", 3).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.share_beat("a", -1).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_targets_are_made_at_most_once_in_the_interval(bench: ShareBench) -> None:
+    bench.cluster.assignment_interval_ms = 1_000
+    a, b = ShareClient(bench, "a"), ShareClient(bench, "b")
+    a.join()
+    answer = bench.share_beat("a", a.epoch)
+    assert answer.heartbeat_interval_ms == 1_000
+    assert a.owned == frozenset()
+    b.join()
+    bench.pass_time(1_000)
+    b.beat()
+    a.beat()
+    assert len(a.owned) == len(b.owned) == 2
+
+
+# ------------------------------------------------------------------ other kinds of groups
+
+
+def test_a_group_of_another_kind_does_not_become_a_share_group(bench: ShareBench) -> None:
+    assert bench.commit_offset(3) is ErrorCode.NONE
+    answer = bench.share_beat("a", 0, "t")
+    assert answer.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert "classic" in (answer.message or "")
+    assert bench.offset() == 3
+
+
+def test_a_share_group_stays_one_also_without_members(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    for _ in range(2):
+        joined = told(bench.ask(join_request()), JoinAnswer)
+        assert joined.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert bench.consumer_join("c").error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert bench.commit_offset(3) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert bench.heartbeat("a", a.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.left("a") == (ErrorCode.UNKNOWN_MEMBER_ID,)
+        a.leave()
+    assert bench.described_share().error is ErrorCode.NONE
+
+
+def test_a_share_group_does_not_expire(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    a.leave()
+    for _ in range(5):
+        bench.pass_time(bench.config.offsets_retention_minutes * 60_000)
+    assert bench.described_share().state is GroupState.EMPTY
+    assert bench.described_share().error is ErrorCode.NONE
+
+
+def test_share_groups_are_listed_by_their_type(bench: ShareBench) -> None:
+    settled(bench, ShareClient(bench, "a"))
+    bench.commit_offset(1, group_id="other")
+    assert bench.listed(types=("share",)) == ["g"]
+    assert bench.listed(types=("classic",)) == ["other"]
+    assert bench.described().state is GroupState.DEAD
+
+
+def test_a_deleted_share_group_is_gone(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    assert bench.delete() is ErrorCode.NON_EMPTY_GROUP
+    a.leave()
+    assert bench.delete() is ErrorCode.NONE
+    assert bench.described_share().error is ErrorCode.GROUP_ID_NOT_FOUND
+    bench.reload()
+    assert bench.described_share().error is ErrorCode.GROUP_ID_NOT_FOUND
