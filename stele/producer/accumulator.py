@@ -240,10 +240,14 @@ class Accumulator:
         """A record that was handed over is put into a batch next, or was refused."""
         self.taken_over_bytes += size
 
+    def must_wait(self, size: int) -> bool:
+        """Whether a record has to wait for room. Records that wait already have precedence:
+        otherwise small records could keep a large one waiting for ever."""
+        return bool(self._room_waiters) or not self.has_room(size)
+
     def check_room(self, size: int) -> None:
-        """Raises BufferFullError if there is no room now. Records that wait for room have
-        precedence."""
-        if self._room_waiters or not self.has_room(size):
+        """Raises BufferFullError if the record had to wait for room."""
+        if self.must_wait(size):
             raise BufferFullError(
                 f"{self.used_bytes} of buffer_memory={self._config.buffer_memory} bytes wait for "
                 "delivery: wait for room, or raise buffer_memory"
@@ -257,9 +261,11 @@ class Accumulator:
         self._room_waiters.append(place)
         try:
             await waiter
-        finally:
+        except asyncio.CancelledError:
             if place in self._room_waiters:
                 self._room_waiters.remove(place)
+            self.wake_for_room()  # this record takes no room, so a later one may fit
+            raise
 
     def append(
         self,
@@ -311,7 +317,9 @@ class Accumulator:
         self.active.setdefault(queue.partition, queue)
 
     def is_ready(self, batch: PendingBatch, now: float) -> bool:
-        return batch.is_closed or now >= batch.created + self._config.linger_ms / 1000
+        """No batch lingers while records wait for room: it holds the room that they wait for."""
+        has_lingered = now >= batch.created + self._config.linger_ms / 1000
+        return batch.is_closed or self.is_full or has_lingered
 
     def finish(self, batch: PendingBatch) -> None:
         """The batch is delivered or has failed: free its memory and end flushes that waited for

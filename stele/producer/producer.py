@@ -177,7 +177,7 @@ class Producer:
         if self._view.topic(topic) is None:
             deadline = self.block_deadline()
             await self._known(topic)
-        if not self._accumulator.has_room(size):
+        if self._accumulator.must_wait(size):
             await self.wait_for_room(size, deadline or self.block_deadline())
 
     async def _known(self, topic: str) -> None:
@@ -276,7 +276,7 @@ class Producer:
         succeeds. Raises BufferFullError after ``max_block_ms``.
         """
         size = self._accumulator.largest_record_bytes
-        if not self._accumulator.has_room(size):
+        if self._accumulator.must_wait(size):
             await self.wait_for_room(size, self.block_deadline())
 
     async def wait_for_room(self, size: int, deadline: float) -> None:
@@ -285,9 +285,13 @@ class Producer:
         """
         try:
             async with asyncio.timeout(max(0.0, deadline - self._world.clock.monotonic())):
-                while not self._accumulator.has_room(size):
+                must_wait = self._accumulator.must_wait(size)
+                while must_wait:
+                    if self._sender is not None:
+                        self._sender.wake()  # nothing lingers any more
                     await self._accumulator.wait_for_room(size)
                     self._check_open()
+                    must_wait = not self._accumulator.has_room(size)
         except TimeoutError:
             raise BufferFullError(
                 f"no room in the buffer within max_block_ms={self._config.max_block_ms}: the "

@@ -311,14 +311,15 @@ class Sender:
     def _join_transaction(self, queue: PartitionQueue, tx: Transactional) -> bool:
         """Have the lane write as the producer of the present transaction."""
         lane, identity = queue.lane, tx.machine.identity
-        if lane.identity == identity:
-            return True
-        if identity is None or lane.any_in_flight or not tx.machine.may_send:
+        if not tx.machine.may_send:  # another partition has lost its topic in this turn
             return False
-        if queue.last_identity == identity:  # its sequences under this identity are not certain
-            return False
-        lane.give(identity)
-        queue.last_identity = identity
+        if lane.identity != identity:
+            # Whatever takes its identity from a lane fails the transaction, and its sequences under
+            # this identity are not certain. After that the producer goes on with another identity.
+            assert identity is not None
+            assert identity != queue.last_identity
+            lane.give(identity)
+            queue.last_identity = identity
         return True
 
     def _next_size(self, queue: PartitionQueue) -> int:

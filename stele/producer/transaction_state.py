@@ -254,16 +254,16 @@ class Transactions:
     def answered(self, question: CoordinatorQuestion, answer: CoordinatorAnswer) -> None:
         """The question stays while it is to be asked again."""
         if answer.code is ErrorCode.NONE:
-            self._take(question, answer)
+            self._take(answer)
         elif not answer.code.retriable:
             self._refused(question, answer)
         elif answer.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._maybe_committed = self._maybe_committed_before  # it was surely not done
 
-    def _take(self, question: CoordinatorQuestion, answer: CoordinatorAnswer) -> None:
+    def _take(self, answer: CoordinatorAnswer) -> None:
         if answer.identity is not None:
             self.identity = answer.identity
-        if isinstance(question, Init) and answer.ongoing is not None:
+        if answer.ongoing is not None:  # only an Init that keeps a prepared transaction has it
             self.question, self.state, self.kept = None, State.PREPARED, answer.ongoing
         else:
             self._ended()
@@ -332,8 +332,8 @@ class Transactions:
         return TransactionStateError(f"{what}: {rule}{_NEXT.get(self.state, '')}")
 
     def _raise_fatal(self) -> None:
-        if self.state is State.FATAL_ERROR and self.error is not None:
-            raise self.error
+        if self.state is State.FATAL_ERROR:
+            self._raise_error()
 
     def _raise_error(self) -> None:
         """The error of an error state."""

@@ -217,6 +217,33 @@ def test_without_idempotence_nothing_is_numbered() -> None:
     assert lane.may_admit()
 
 
+def test_without_idempotence_a_batch_that_fails_takes_no_other_with_it() -> None:
+    lane: Lane[str] = Lane(numbered=False)
+    a, b = (admit_and_send(lane, name) for name in "ab")
+    lane.unknown(a)
+    lane.unknown(b)
+    assert lane.give_up(a, LATE) == [Failed("a", LATE, True)]
+    assert lane.to_resend() is b
+    assert (b.sequence, b.identity.producer_id) == (-1, -1)
+
+
+def test_a_rejected_batch_before_one_that_may_be_written_costs_the_producer_id() -> None:
+    """Under the old id the later batch cannot be sent with other sequences: it could be in the log
+    twice."""
+    lane = known_lane()
+    a, b, c = (admit_and_send(lane, name) for name in "abc")
+    lane.unknown(b)
+    lane.refused(c)
+    assert lane.rejected(a, TOO_LARGE) == [
+        Failed("a", TOO_LARGE, False),
+        Failed("b", TOO_LARGE, True),
+    ]
+    assert lane.needs_identity
+    lane.give(Identity(2, 0))
+    assert lane.to_resend() is c
+    assert (c.identity, c.sequence) == (Identity(2, 0), 0)
+
+
 # ------------------------------------------------------------------- too large
 
 

@@ -137,6 +137,15 @@ def test_a_failed_transaction_is_ended_with_a_higher_epoch_if_anything_is_in_dou
     assert settled(machine)
 
 
+def test_what_is_in_doubt_is_ended_with_a_higher_epoch_though_nothing_was_sent() -> None:
+    """The sequences of a partition under this epoch are not certain any more."""
+    machine = started()
+    machine.begin()
+    machine.failed(SteleError("the topic was made anew"), is_in_doubt=True)
+    machine.abort(is_in_doubt=False)
+    assert machine.question == Init(ONE)
+
+
 def test_a_refused_commit_is_aborted_with_a_higher_epoch() -> None:
     machine = in_transaction()
     machine.commit()

@@ -23,9 +23,7 @@ from stele.errors import (
     TransactionStateError,
     UnreachableError,
 )
-from stele.ids import TopicPartition
 from stele.producer.sender import GAPS_FROM_DEPOSED
-from stele.records import GroupMetadata, OffsetAndMetadata
 from stele.wire.kafka.messages import init_producer_id
 from tests.support.stele import Fault, Stage, on_stage
 from tests.support.stele_transactions import (
@@ -36,7 +34,6 @@ from tests.support.stele_transactions import (
 )
 from tests.support.timing import until
 
-GROUP = GroupMetadata("readers", 3, "member", None)
 LOST = TransactionFault(is_lost=True)
 LOST_BUT_DONE = TransactionFault(applied=True, is_lost=True)
 
@@ -340,27 +337,6 @@ async def test_a_batch_without_an_answer_is_fenced_by_the_abort(
 
 
 @with_transactions
-async def test_a_record_that_waits_for_room_is_not_taken_by_the_next_transaction(
-    stage: Stage, transactions: FakeTransactions
-) -> None:
-    size = 4096
-    async with transactional(
-        stage, buffer_memory=size, batch_size=size, max_request_size=size, linger_ms=1_000
-    ) as producer:
-        await producer.begin_transaction()
-        await producer.send("t", bytes(size - 100), partition=0)
-        waiting = asyncio.ensure_future(producer.send("t", bytes(size - 100), partition=0))
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        await producer.abort_transaction()
-        with pytest.raises(TransactionStateError):
-            await waiting
-        async with producer.transaction():
-            await producer.send("t", b"small", partition=0)
-    assert transactions.values() == [b"small"]
-
-
-@with_transactions
 async def test_a_topic_that_is_made_anew_aborts_the_transaction(
     stage: Stage, transactions: FakeTransactions
 ) -> None:
@@ -380,77 +356,6 @@ async def test_a_topic_that_is_made_anew_aborts_the_transaction(
         async with producer.transaction():
             await producer.send("t", b"again", partition=0)
     assert transactions.values() == [b"again"]
-
-
-# ------------------------------------------------------------------------------------- offsets
-
-
-@with_transactions
-async def test_offsets_are_committed_with_the_transaction(
-    stage: Stage, transactions: FakeTransactions
-) -> None:
-    name = TopicPartition("in", 0)
-
-    async with transactional(stage) as producer:
-        async with producer.transaction():
-            await producer.send("t", b"one", partition=0)
-            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-            assert transactions.committed_offsets == {}
-        assert transactions.committed_offsets == {("readers", "in", 0): 7}
-        await producer.begin_transaction()
-        await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(9)})
-        await producer.abort_transaction()
-        assert transactions.committed_offsets == {("readers", "in", 0): 7}
-        async with producer.transaction():  # only offsets
-            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(8)})
-        assert transactions.committed_offsets == {("readers", "in", 0): 8}
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (ErrorCode.ILLEGAL_GENERATION, "gone on without this member"),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "was not taken"),
-        (ErrorCode.TRANSACTION_ABORTABLE, "was not taken"),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, "was not taken"),
-    ],
-)
-@with_transactions
-async def test_refused_offsets_make_it_abortable(
-    stage: Stage, transactions: FakeTransactions, error: ErrorCode, text: str
-) -> None:
-    name = TopicPartition("in", 0)
-
-    transactions.group_errors.append(error)
-    async with transactional(stage) as producer:
-        await producer.begin_transaction()
-        await producer.send("t", b"one", partition=0)
-        with pytest.raises(TransactionAbortableError, match=text):
-            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-        with pytest.raises(TransactionAbortableError, match=text):
-            await producer.commit_transaction()
-        await producer.abort_transaction()
-        async with producer.transaction():
-            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-    assert transactions.values() == []
-    assert transactions.committed_offsets == {("readers", "in", 0): 7}
-
-
-@with_transactions
-async def test_offsets_are_sent_again_after_errors_that_pass(
-    stage: Stage, transactions: FakeTransactions
-) -> None:
-    name = TopicPartition("in", 0)
-
-    transactions.group_errors += [
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    ]
-    transactions.fail("TxnOffsetCommit", LOST, LOST_BUT_DONE)
-    async with transactional(stage) as producer, producer.transaction():
-        await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-    assert transactions.committed_offsets == {("readers", "in", 0): 7}
 
 
 # ---------------------------------------------------------------------------- wrong calls
