@@ -116,7 +116,8 @@ class ProducerConfig(ClientConfig):
 
     acks: Acks = "all"
     linger_ms: float = 5
-    """How long a batch that is not full waits for more records."""
+    """How long a batch that is not full waits for more records. Nothing waits while records wait
+    for room in the buffer."""
     batch_size: int = 128 * 1024
     """The size of a batch in bytes before compression. Kafka's default is 16 KiB; here calls cost
     more than bytes."""
