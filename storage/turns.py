@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -34,6 +34,17 @@ async def gather_in_slices(
     for start in range(0, len(items), at_once):
         done += await asyncio.gather(*map(work, items[start : start + at_once]))
     return done
+
+
+async def finished(work: Generator[None, None, R]) -> R:
+    """The result of work that yields after each slice. Other tasks run then."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 class Slices:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, cast
 
@@ -310,11 +310,7 @@ class KafkaApis:
     ) -> None:
         if served.handle_async is not None:
             work = self._handle_async(served, request_context, message, request)
-            if (clock := self.turn_clock) is not None:
-                work = request_context.connection.loop_share.run_async(clock, work)
-            task = asyncio.get_running_loop().create_task(work)
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            self._begin_task(request_context, work)
             return
         assert served.handle is not None
         handle = served.handle if request.span is None else request.span.around(served.handle)
@@ -322,13 +318,21 @@ class KafkaApis:
             withdraw = handle(self._context, request_context, message, request.answer)
         except Exception as error:
             failure = self._failed(served, request_context, message, error)
-            assert isinstance(failure, Struct)  # only coroutines refuse in turns
-            if not request.is_answered:
+            if isinstance(failure, Awaitable):
+                self._begin_task(request_context, _answer_later(request, failure))
+            elif not request.is_answered:
                 request.answer(failure)
             return
         if not request.is_answered:
             request.local_s = self._context.clock.monotonic() - request.began_s
             request.withdraw = withdraw
+
+    def _begin_task(self, request_context: RequestContext, work: Coroutine[Any, Any, None]) -> None:
+        if (clock := self.turn_clock) is not None:
+            work = request_context.connection.loop_share.run_async(clock, work)
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _handle_async(
         self,
@@ -366,6 +370,13 @@ class KafkaApis:
         )
         self._context.metrics.failures(name).value += 1
         return served.refuse(request_context, message, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+async def _answer_later(request: PendingRequest, answer: Awaitable[Struct]) -> None:
+    """Answer a request whose handler has failed, unless it had answered before."""
+    refused = await answer
+    if not request.is_answered:
+        request.answer(refused)
 
 
 def _begin(

@@ -40,7 +40,7 @@ from stele.wire.kafka.messages.fetch import (
     PartitionData,
     ProducersPart,
 )
-from storage.turns import SLICE_STEPS
+from storage.turns import SLICE_STEPS, finished
 
 _ANY_REPLICA_FROM = 11
 """From this version on a consumer may read from a follower, as in Kafka."""
@@ -174,8 +174,9 @@ class KafkaFetch(SessionFetch):
             )
         )
 
-    def refuse(self, error: ErrorCode) -> None:
-        self._reply(refuse(self._request_context, self._request, error))
+    def refuse(self, error: ErrorCode) -> Generator[None, None, None]:
+        refused = yield from _refused(self._request_context, self._request, error)
+        self._reply(refused)
 
     def _endpoints(self, hints: Sequence[LeaderHint]) -> list[NodeEndpoint]:
         return [
@@ -233,26 +234,33 @@ def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> P
     )
 
 
-def refuse(
+def _refused(
+    request_context: RequestContext, request: FetchRequest, error: ErrorCode
+) -> Generator[None, None, FetchResponse]:
+    """Versions below 7 have no field for the error but each partition's."""
+    if request_context.version >= 7:
+        return FetchResponse(error_code=error)
+    responses: list[FetchableTopicResponse] = []
+    count = 0
+    for topic in request.topics:
+        responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id))
+        count += 1
+        if not count % SLICE_STEPS:
+            yield
+        for partition in topic.partitions:
+            responses[-1].partitions.append(
+                PartitionData(partition.partition, error, high_watermark=-1, records=[])
+            )
+            count += 1
+            if not count % SLICE_STEPS:
+                yield
+    return FetchResponse(error_code=error, responses=responses)
+
+
+async def refuse(
     request_context: RequestContext, request: FetchRequest, error: ErrorCode
 ) -> FetchResponse:
-    """Versions below 7 have no field for the error but each partition's."""
-    return FetchResponse(
-        error_code=error,
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(partition.partition, error, high_watermark=-1, records=[])
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-        if request_context.version < 7
-        else [],
-    )
+    return await finished(_refused(request_context, request, error))
 
 
 SERVED = Served(messages.API, refuse, handle=handle)

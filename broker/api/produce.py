@@ -13,6 +13,8 @@ batches. Our own clients are told who acknowledges: the leader and its epoch, as
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 from collections.abc import Generator, Iterator
 
@@ -20,7 +22,7 @@ from broker.api.handler import Reply, RequestContext, Served
 from broker.replication.types import Cancel, ProduceResult, TransactionalWrite
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
-from broker.service.produce import Produce
+from broker.service.produce import NewProducers, Produce
 from broker.service.quotas import EXEMPT, BrokerQuotas, log_throttle
 from broker.service.topics import error_by_name
 from metadata.client_quotas import PRODUCER_IDS_RATE
@@ -37,7 +39,9 @@ from stele.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from storage.turns import SLICE_STEPS
+from storage.turns import SLICE_STEPS, Slices
+
+logger = logging.getLogger(__name__)
 
 _ABORTABLE_FROM = 11
 _ADDS_PARTITIONS_FROM = 12
@@ -137,10 +141,8 @@ def handle(
 
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:
-            response = _response(context, request_context, request, results)
-            if new_producers is not None:
-                response.throttle_time_ms = new_producers.wait_ms
-            reply(response)
+            answer = _answer(context, request_context, request, results, new_producers)
+            _work_off(request_context, answer, reply)
         elif all(result.error is ErrorCode.NONE for result in results):
             reply(None)
         else:
@@ -156,24 +158,40 @@ def _batch(data: PartitionProduceData) -> bytearray | memoryview | None:
     return records if isinstance(records, memoryview | bytearray) and records else None
 
 
-def _response(
+def _work_off(
+    request_context: RequestContext, answer: Generator[None, None, ProduceResponse], reply: Reply
+) -> None:
+    """Make an answer: nearly each at once, a large one in slices, each in a turn of its own."""
+    try:
+        next(answer)
+    except StopIteration as end:
+        reply(end.value)
+    except Exception:
+        logger.exception("the answer to a Produce request cannot be made")
+        request_context.close("its Produce request has no answer")
+    else:
+        asyncio.get_running_loop().call_soon(_work_off, request_context, answer, reply)
+
+
+def _answer(
     context: BrokerContext,
     request_context: RequestContext,
     request: ProduceRequest,
     results: list[ProduceResult],
-) -> ProduceResponse:
-    remaining = iter(results)
-    topics = [
-        TopicProduceResponse(
-            name=data.name,
-            topic_id=data.topic_id,
-            partition_responses=[
-                _partition_response(request_context, partition.index, next(remaining))
-                for partition in data.partition_data
-            ],
+    new_producers: NewProducers | None,
+) -> Generator[None, None, ProduceResponse]:
+    topics: list[TopicProduceResponse] = []
+    last: TopicProduceData | None = None
+    for count, (asked, result) in enumerate(zip(_partitions(request), results, strict=True), 1):
+        data, partition = asked
+        if data is not last:
+            last = data
+            topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id))
+        topics[-1].partition_responses.append(
+            _partition_response(request_context, partition.index, result)
         )
-        for data in request.topic_data
-    ]
+        if not count % SLICE_STEPS:
+            yield
     hints = [result.leader for result in results if result.error in _HINTED]
     return ProduceResponse(
         responses=topics,
@@ -183,6 +201,7 @@ def _response(
         ]
         if hints
         else [],
+        throttle_time_ms=0 if new_producers is None else new_producers.wait_ms,
     )
 
 
@@ -223,18 +242,21 @@ def _first_error(results: list[ProduceResult]) -> str:
     return ""
 
 
-def refuse(
+async def refuse(
     request_context: RequestContext, request: ProduceRequest, error: ErrorCode
 ) -> ProduceResponse:
+    slices = Slices(SLICE_STEPS)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=data.name,
                 topic_id=data.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(partition.index, error, base_offset=-1)
-                    for partition in data.partition_data
-                ],
+                partition_responses=await slices.map(
+                    lambda partition: PartitionProduceResponse(
+                        partition.index, error, base_offset=-1
+                    ),
+                    data.partition_data,
+                ),
             )
             for data in request.topic_data
         ]

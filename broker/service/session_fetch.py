@@ -109,8 +109,8 @@ class SessionFetch(WaitingFetch):
         """Answer with these results. Yields between slices of the work."""
 
     @abstractmethod
-    def refuse(self, error: ErrorCode) -> None:
-        """Answer the whole request with this."""
+    def refuse(self, error: ErrorCode) -> Generator[None, None, None]:
+        """Answer the whole request with this. Yields between slices of the work."""
 
     # -------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class SessionFetch(WaitingFetch):
             self._work_off(work)
         except Exception:
             logger.exception("a fetch of the client %r failed", self._caller.client_id)
-            self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._work_off(self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _begin(self) -> Generator[None, None, None]:
         """Find the requested partitions, and have them read."""
@@ -163,7 +163,7 @@ class SessionFetch(WaitingFetch):
                 forgotten=forgotten,
             )
         except ApiError as error:
-            self.refuse(error.code)
+            yield from self.refuse(error.code)
             return
         if self.session is None:  # else the session knows what to read
             items: list[FetchEntry | FetchResult] = []
