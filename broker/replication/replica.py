@@ -114,12 +114,12 @@ class Replica:
         machine: PartitionMachine,
         directory: LogDirectory,
         log: PartitionLog | None,
-        traffic: TopicTraffic | None = None,
+        traffic: TopicTraffic,
     ) -> None:
         """Without a log it is corrupt or offline. ``traffic`` is shared by replicas of a topic."""
         self.id = partition
         self.topic = topic
-        self.traffic = traffic or TopicTraffic()
+        self.traffic = traffic
         self.config = config
         # Whether replication is throttled here, by the topic's lists.
         self.throttled_as_leader = False

@@ -305,9 +305,9 @@ class LawBench:
         )
         if state is not None:
             machine.updated(state, 1, position, 0.0)
-        # Laws look neither at the configuration nor at the directory.
+        # Laws look at neither the configuration, nor the directory, nor the traffic.
         unseen: Any = None
-        replica = Replica(partition, topic, unseen, machine, unseen, log)
+        replica = Replica(partition, topic, unseen, machine, unseen, log, unseen)
         if node.broker is None:
             node.broker = SimpleNamespace(
                 replicas=Replicas(100 + broker_id), deposed=False, image=MetadataImage()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from broker.partition.effects import Acknowledged, Proposed, Refused
 from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.replica import ReplicaState
 from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -232,6 +233,15 @@ async def test_refused(cluster: ReplicaCluster) -> None:
     assert result.error is ErrorCode.UNKNOWN_TOPIC_ID
     cluster[1].lease = False
     assert (await cluster[1].delete(1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@with_topic
+async def test_nothing_is_deleted_from_a_log_that_is_offline(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    await write(cluster, 1)
+    node.process.loop.call_soon(node.manager.take_down, node.replica(), ReplicaState.OFFLINE)
+    await until(lambda: node.replica().state is ReplicaState.OFFLINE)
+    assert (await node.delete(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @with_topic

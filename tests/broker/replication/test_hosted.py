@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from broker.replication import hosted as hosted_partitions
 from broker.replication.hosted import VERIFIED_MAX, HostedPartition
 from broker.replication.replica import ReplicaState
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from storage.compaction.rewriting import emptied
 from tests.support.batches import header_of, make_batch
@@ -152,3 +155,99 @@ async def test_a_coordinator_of_an_earlier_leadership_may_answer_nothing(
     anew = leader.manager.hosting.host(P0)
     assert anew is not None
     assert may_answer(anew)
+
+
+def refusals(hosted: HostedPartition) -> tuple[ErrorCode, ErrorCode]:
+    """To answer, and to write."""
+    return hosted.refusal, hosted.write_refusal
+
+
+@with_topic
+async def test_a_coordinator_hears_why_it_cannot_write_now(cluster: ReplicaCluster) -> None:
+    leader = cluster[1]
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+    assert refusals(hosted) == (ErrorCode.NONE, ErrorCode.NONE)
+    cluster.change(isr=(1,))
+    await until(lambda: leader.replica().machine.is_under_min_isr)
+    assert refusals(hosted) == (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)
+    cluster.change(isr=(1, 2))
+    await until(lambda: hosted.write_refusal is ErrorCode.NONE)
+    leader.lease = False
+    assert refusals(hosted) == (ErrorCode.NOT_LEADER_OR_FOLLOWER,) * 2
+
+
+@with_topic
+async def test_a_confirmed_transaction_is_refused_in_an_earlier_epoch_and_leadership(
+    cluster: ReplicaCluster,
+) -> None:
+    leader = cluster[1]
+    leader.manager.produce.transactional.verifier = Confirming()
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+    await leader.produce(make_batch(producer=(7, 5, 0)))
+    for epoch in (4, 5):
+        confirm(hosted, 7, epoch)
+        assert hosted.transaction_refusal(7, epoch) is (
+            ErrorCode.INVALID_PRODUCER_EPOCH if epoch == 4 else ErrorCode.NONE
+        )
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.leader_epoch == 1)
+    assert hosted.transaction_refusal(7, 5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    told: list[ErrorCode] = []
+    hosted.begin_transaction("t", 7, 5, adds=True, done=told.append)
+    assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+@pytest.mark.parametrize("at", ["the first records", "a read"])
+@with_topic
+async def test_a_coordinator_loads_nothing_more_once_it_is_deposed(
+    cluster: ReplicaCluster, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_partitions, "_RECORDS_A_TURN", 1)
+    leader = cluster[1]
+    await leader.produce(make_batch(3))
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+    loaded: list[int] = []
+
+    def depose() -> None:
+        cluster.change(leader=1)  # in a later epoch, in the next turn of the event loop
+
+    async def load() -> None:
+        if at == "a read":
+            leader.disk.faults.cold_read = 1.0
+            depose()
+        async for each in hosted.records():
+            loaded.extend(record.offset for record in each.records)
+            depose()
+
+    with pytest.raises(ApiError) as refused:
+        await leader.process.run(load())
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert loaded == ([] if at == "a read" else [0])
+
+
+@with_topic
+async def test_an_earlier_coordinator_takes_no_marker_from_a_later_one(
+    cluster: ReplicaCluster,
+) -> None:
+    leader = cluster[1]
+    heard: list[str] = []
+
+    def watch(name: str) -> HostedPartition:
+        hosted = leader.manager.hosting.host(P0)
+        assert hosted is not None
+        hosted.watch(lambda: None, lambda offset, producer_id, end: heard.append(name))
+        return hosted
+
+    earlier = watch("earlier")
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.leader_epoch == 1)
+    later = watch("later")
+    earlier.unwatch()
+    await leader.mark(marker())
+    assert heard == ["later"]
+    later.unwatch()
+    await leader.mark(marker(epoch=7))
+    assert heard == ["later"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from broker.replication.replica import ReplicaState
 from broker.replication.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -13,6 +16,7 @@ from broker.replication.types import (
     OffsetResult,
 )
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.batch import BatchBuilder
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, Node, ReplicaCluster
@@ -136,3 +140,63 @@ async def test_the_end_of_an_epoch_is_answered(cluster: ReplicaCluster) -> None:
     ask = [EpochQuery(P0, 0), EpochQuery(P0, 1), EpochQuery(P0, 7)]
     answers = cluster[1].manager.offsets.end_offset_for_epoch(ask)
     assert [(a.leader_epoch, a.offset) for a in answers] == [(0, 2), (1, 5), (-1, -1)]
+
+
+@with_topic((1, 2), brokers=3)
+async def test_offsets_of_a_replica_that_is_not_here_or_is_offline_are_refused(
+    cluster: ReplicaCluster,
+) -> None:
+    async def refused(node: Node, partition: PartitionId) -> ErrorCode:
+        query = OffsetQuery(partition, EARLIEST_TIMESTAMP)
+        (found,) = await node.process.run(node.manager.offsets.list_offsets([query]))
+        (end,) = node.manager.offsets.end_offset_for_epoch([EpochQuery(partition, 0)])
+        assert end.error is found.error
+        assert (end.offset, found.offset) == (-1, -1)
+        return found.error
+
+    assert await refused(cluster[3], P0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    unknown = P0._replace(partition=1)
+    assert await refused(cluster[1], unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node = cluster[1]
+    node.process.loop.call_soon(node.manager.take_down, node.replica(), ReplicaState.OFFLINE)
+    await until(lambda: node.replica().state is ReplicaState.OFFLINE)
+    assert await refused(node, P0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("then", ["led by another", "led anew", "offline"])
+@pytest.mark.parametrize("timestamp_ms", [500, MAX_TIMESTAMP])
+@with_topic
+async def test_a_search_by_time_ends_with_the_leadership_in_which_it_began(
+    cluster: ReplicaCluster, timestamp_ms: int, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has found may have been cut off the log meanwhile."""
+    node = cluster[1]
+    await node.produce(make_batch(3))
+    replica = node.replica()
+    may_go_on = asyncio.Event()
+    name = "max_timestamp_offset" if timestamp_ms == MAX_TIMESTAMP else "offset_for_timestamp"
+    search = getattr(replica.log, name)
+
+    async def slowly(asked: int) -> object:
+        found = await search(asked)
+        await may_go_on.wait()
+        return found
+
+    monkeypatch.setattr(type(replica.log), name, lambda _, asked: slowly(asked))
+    searching = asyncio.ensure_future(list_offset(node, timestamp_ms))
+    await asyncio.sleep(0.1)
+    assert not searching.done()
+    if then == "offline":
+        node.process.loop.call_soon(node.manager.take_down, replica, ReplicaState.OFFLINE)
+        await until(lambda: replica.state is ReplicaState.OFFLINE)
+    else:
+        for leader in (2,) if then == "led by another" else (2, 1):
+            cluster.change(leader=leader)
+            await until(lambda leader=cluster[leader]: leader.replica().machine.is_leader)  # type: ignore[misc]
+        await until(lambda: replica.machine.is_leader is (then == "led anew"))
+    node.process.loop.call_soon(may_go_on.set)
+    found = await searching
+    assert found.offset == -1
+    assert found.error is (
+        ErrorCode.KAFKA_STORAGE_ERROR if then == "offline" else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
