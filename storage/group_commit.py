@@ -4,17 +4,16 @@ A group covers all logs that were written before it began. While its sync is und
 group gathers. So the slower the disk is, the more writes share a sync.
 
 **A group that takes long delays no other log.** A client that writes without a pause can make every
-group large: many files, and many answers when it ends. When logs have waited for ``PATIENCE_S``, a
-small second group of them begins beside the first. There are never more than these two, so a slow
-disk gets at most twice as many syncs. While groups are faster than ``PATIENCE_S`` there is no
-second one.
+group large: many files, and many answers when it ends. When a group has taken ``PATIENCE_S`` and
+other logs wait, a small second group of them begins beside it. There are never more than these two.
+While groups are faster than ``PATIENCE_S`` there is no second one.
 
 **The end of a group is no long turn of the event loop.** Its logs are told in slices of
 ``SLICE_S``, those with the fewest new records first. The next group begins meanwhile.
 
 An example: eight logs get 500 requests at a time, and their sync takes 20 ms. A ninth log gets one
-request 1 ms after that sync began. Its own sync begins 2 ms later and takes 1 ms. When both syncs
-end in the same turn, the ninth log does not wait for the 500 answers.
+request 5 ms after that sync began. Its own sync begins at once and takes 1 ms. When both syncs end
+in the same turn, the ninth log does not wait for the 500 answers.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from world.disk import Disk
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 0.002
-"""So long logs wait for a group under way before they get one beside it. A group of a few files on
-a fast disk takes less."""
+"""A group that takes longer gets another one beside it, if logs wait. A group of a few files on a
+fast disk takes less."""
 
 BESIDE_MEMBERS: Final = 4
 """The most logs in a group that begins beside another one. It is to be quick."""
@@ -96,7 +95,7 @@ class GroupCommit:
         self._beside: _Group | None = None  # likewise
         self._unfinished = 0  # groups that have begun and whose logs have not all been told
         self._is_due = False  # a first group is about to begin
-        self._is_patient = False  # PATIENCE_S is running
+        self._is_patient = False  # a second group is about to begin, unless the first one ends
         self._waiting: deque[tuple[int, Flushed]] = deque()  # with the period that each waits for
         self._closing: list[asyncio.Future[None]] = []
         self.failure: OSError | None = None
@@ -125,13 +124,14 @@ class GroupCommit:
         """Some log may wait for a group."""
         if self._is_due or not self._order.is_ready or not _loop_runs():
             return
+        # A group begins after the events at hand, since their writes can share it.
         if self._first is None:
             self._is_due = True
-            # After the events at hand, since their writes can share the group.
             asyncio.get_running_loop().call_soon(self._begin_first)
         elif self._beside is None and not self._is_patient:
             self._is_patient = True
-            asyncio.get_running_loop().call_later(PATIENCE_S, self._lose_patience)
+            left_s = self._first.began_s + PATIENCE_S - self._clock.monotonic()
+            asyncio.get_running_loop().call_later(max(left_s, 0.0), self._begin_beside)
 
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""
@@ -160,8 +160,8 @@ class GroupCommit:
             self._begin(is_beside=False)
         self._kick()  # a log may have come while the first group began
 
-    def _lose_patience(self) -> None:
-        """Logs have waited long enough, if the group that they wait for is still under way."""
+    def _begin_beside(self) -> None:
+        """Logs wait no longer for the first group, if it is still under way."""
         self._is_patient = False
         if self._first is not None and self._beside is None and self._order.is_ready:
             self._begin(is_beside=True)
