@@ -127,9 +127,7 @@ class TimeIndex:
             return False
         self._entries = bytearray(data)
         falls = len(self) > 1 and not _rise(self._at(0), self._at(len(self) - 1))
-        is_possible = not len(self) or (
-            self._at(0).is_possible and self._at(len(self) - 1).is_possible
-        )
+        is_possible = not len(self) or self._at(0).is_possible
         if falls or not is_possible or len(data) % ENTRY_SIZE:
             self.reset()
             return False
