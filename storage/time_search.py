@@ -170,9 +170,10 @@ class _Walk:
 
     async def read(self) -> Buffer | None:
         """The next whole batches that are not below the log's start. None at the segment's end, or
-        if the log was truncated or the segment deleted or replaced meanwhile."""
+        if the log was truncated meanwhile. The offsets of a segment that was deleted are below the
+        log's start, and those of one that was replaced are in the other one."""
         log, segment = self._log, self._segment
-        while log.truncation_generation == self._generation and segment in log.segments:
+        while log.truncation_generation == self._generation:
             offset = max(self._offset, log.start_offset)
             if offset >= segment.end_offset:
                 break

@@ -48,7 +48,7 @@ class Gateway:
         self._writers = Writers(
             SharedWriters(self._leaders, context.producer_ids.take, room, world),
             self._publisher,
-            TransactionalProducers(world, self._bootstrap_servers),
+            TransactionalProducers(world, lambda: bootstrap_servers(context)),
             room,
         )
 
@@ -90,7 +90,9 @@ class Gateway:
         """A stream of records to read, which the caller is to run in ``subscriptions``. Raises
         RpcError."""
         self._require_metadata()
-        return Subscription(self.context, caller, self._world, self._bootstrap_servers(), outlet)
+        return Subscription(
+            self.context, caller, self._world, bootstrap_servers(self.context), outlet
+        )
 
     def streams(self) -> dict[str, float]:
         """The number of open streams, by method."""
@@ -115,17 +117,20 @@ class Gateway:
                 f"broker {broker_id} has not caught up with the metadata yet",
             )
 
-    def _bootstrap_servers(self) -> str:
-        """The Kafka addresses of all brokers for each other, this one's first."""
-        context = self.context
-        found = [
-            (registration.broker_id != context.broker_id, address_text(kafka.host, kafka.port))
-            for registration in context.image().sorted_brokers()
-            if (kafka := registration.endpoint(context.config.inter_broker_listener_name))
-        ]
-        if found:
-            return ",".join(address for _, address in sorted(found))
-        raise stream_error(
-            ErrorCode.LISTENER_NOT_FOUND,
-            f"no broker has an address on {context.config.inter_broker_listener_name!r}",
-        )
+
+def bootstrap_servers(context: BrokerContext) -> str:
+    """The Kafka addresses of all brokers for each other, this one's first. Raises RpcError."""
+    own_first = sorted(
+        context.image().sorted_brokers(), key=lambda each: each.broker_id != context.broker_id
+    )
+    found = [
+        address_text(kafka.host, kafka.port)
+        for registration in own_first
+        if (kafka := registration.endpoint(context.config.inter_broker_listener_name))
+    ]
+    if found:
+        return ",".join(found)
+    raise stream_error(
+        ErrorCode.LISTENER_NOT_FOUND,
+        f"no broker has an address on {context.config.inter_broker_listener_name!r}",
+    )

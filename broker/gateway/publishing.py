@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from broker.gateway.lanes import BATCH_BYTES
+from broker.gateway.piece_runs import PieceRuns
 from broker.gateway.publishers import Publisher
-from broker.gateway.record_checks import RecordChecks, Writable, fault_of
+from broker.gateway.record_checks import RecordChecks, fault_of
 from broker.gateway.refusals import Refusal, bug, refusal_of, stream_error
 from broker.gateway.runs import Room, Run, Written
 from broker.gateway.shared_writers import SharedWriters, Way
@@ -26,14 +26,11 @@ from broker.gateway.stream_transactions import (
 from broker.gateway.transactional_producers import TransactionalProducers
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
-from stele.aio import Producer
 from stele.config import CompressionName
 from stele.errors import ErrorCode
 from stele.producer.partitioner import (
     LONG_KEY_BYTES,
     murmur2_in_turns,
-    partition_of_hash,
-    remembered_partition_of,
 )
 from stele.records import RecordMetadata
 from stele.wire.batch import Header
@@ -45,7 +42,6 @@ HELD_RECORDS_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 RESULTS_MAX: Final = 1_000
 """Of one message to the client, approximately."""
-RUN_RECORDS_MAX: Final = 500
 _ROOM_WAIT_S: Final = 30.0
 _STOPPING: Final = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this broker stops: use another one")
 _NO_ROOM: Final = Refusal(
@@ -124,7 +120,6 @@ class Publication:
         self._outlet = outlet
         self._way = Way()
         self._publisher: Publisher | None = None
-        self._producer: Producer | None = None
         self._transactions: StreamTransactions | None = None
         self._transactional_id = ""  # of the transactions
         self._count = 0  # the number of the next record
@@ -151,10 +146,10 @@ class Publication:
         RpcError."""
         self._transactional_id = transactional_id
         self._check_transactional_id()
-        self._producer = self._writers.transactional.take(
+        producer = self._writers.transactional.take(
             way.compression, transactional_id, transaction_timeout_ms
         )
-        self._transactions = StreamTransactions(self._producer)
+        self._transactions = StreamTransactions(producer)
 
     async def run(self) -> None:
         """Serve until the client has ended its side and has every outcome. Raises RpcError."""
@@ -168,8 +163,9 @@ class Publication:
         finally:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
-            if self._transactions is not None and self._producer is not None:
-                self._writers.transactional.end(self._producer, self._transactions.close)
+            transactions = self._transactions
+            if transactions is not None:
+                self._writers.transactional.end(transactions.producer, transactions.close)
             if self._publisher is not None:
                 await self._publisher.close()
 
@@ -219,7 +215,7 @@ class Publication:
             numbers = range(number, self._count)
             self._refuse(numbers, _STOPPING if self._stops() else _NO_ROOM)
             return
-        runs = _Runs(self, self._writers.shared, self._way, self._publisher)
+        runs = PieceRuns(self, self._writers.shared, self._way, self._publisher)
         checks, now_ms = self._checks, self._clock.time_ms()
         for record in records:
             topic, key, value, headers, timestamp_ms, partition, sequence = record
@@ -421,77 +417,6 @@ async def _hashes_of_long_keys(records: Sequence[ToPublish]) -> dict[bytes, int]
         if key is not None and len(key) > LONG_KEY_BYTES and record.partition is None:
             hashes[key] = await murmur2_in_turns(key)
     return hashes
-
-
-class _Runs:
-    """The runs of a piece of a message, until they are written."""
-
-    def __init__(
-        self,
-        publication: Publication,
-        shared: SharedWriters,
-        way: Way,
-        publisher: Publisher | None,
-    ) -> None:
-        self._publication = publication
-        self._shared = shared
-        self._way = way
-        self._publisher = publisher
-        self._runs: dict[tuple[Writable, int], Run] = {}
-        self._keyless: dict[Writable, int] = {}  # the partition that was chosen last
-
-    def choose(
-        self, topic: Writable, key: bytes | None, size: int, hashes: Mapping[bytes, int]
-    ) -> int:
-        """The partition of a record that names none. ``hashes``: of long keys."""
-        if key is not None:
-            if hashes and key in hashes:
-                return partition_of_hash(hashes[key], topic.partition_count)
-            return remembered_partition_of(key, topic.partition_count)
-        chosen = self._shared.keyless.choose(topic.topic.topic_id, topic.available, size)
-        self._keyless[topic] = chosen
-        return chosen
-
-    def add(
-        self,
-        topic: Writable,
-        partition: int,
-        sequence: int | None,
-        number: int,
-        record: tuple[bytes | None, bytes | None, Sequence[Header], int],
-        size: int,
-    ) -> None:
-        run = self._runs.get((topic, partition))
-        if run is not None and (
-            run.size + size > topic.batch_bytes
-            or len(run.records) >= RUN_RECORDS_MAX
-            or (sequence is not None and sequence != run.next_sequence)
-        ):
-            self._write(topic, partition, self._runs.pop((topic, partition)))
-            run = None
-        if run is None:
-            run = Run(self._publication, base_sequence=-1 if sequence is None else sequence)
-            self._runs[topic, partition] = run
-        run.records.append(record)
-        run.numbers.append(number)
-        run.size += size
-
-    def write(self) -> None:
-        """Hand all runs to their lanes. The runs of a partition keep their order."""
-        runs, self._runs = self._runs, {}
-        for (topic, partition), run in runs.items():
-            self._write(topic, partition, run)
-
-    def _write(self, topic: Writable, partition: int, run: Run) -> None:
-        self._publication.held(run.size)
-        name = topic.partitions[partition]
-        if self._publisher is not None:
-            self._publisher.add(name, run, topic.batch_bytes)
-            return
-        goes_at_once = self._shared.add(self._way, name, run, topic.batch_bytes)
-        is_small = run.size < BATCH_BYTES // 2
-        if goes_at_once and is_small and self._keyless.get(topic) == partition:
-            self._shared.keyless.move_on(topic.topic.topic_id, topic.available)
 
 
 class _Receipt:

@@ -31,7 +31,7 @@ class StreamTransactions:
     """A transaction begins with its first record. ``producer`` belongs to the stream alone."""
 
     def __init__(self, producer: Producer) -> None:
-        self._producer = producer
+        self.producer = producer
         self._is_open = False
         # Why the present transaction lacks a record: it can only be aborted.
         self._lacks: Refusal | None = None
@@ -43,9 +43,9 @@ class StreamTransactions:
             return Refusal(self._lacks.code, f"the transaction is lost: {self._lacks.message}")
         try:
             if not self._is_open:
-                await self._producer.begin_transaction()
+                await self.producer.begin_transaction()
                 self._is_open = True
-            await send(self._producer)
+            await send(self.producer)
         except SteleError as error:
             self._lacks = refusal_of(error, accepted=False)
             return self._lacks
@@ -62,15 +62,15 @@ class StreamTransactions:
         try:
             if was_open and is_commit and lacks is None:
                 self._is_committing = True
-                await self._producer.commit_transaction()
+                await self.producer.commit_transaction()
                 self._is_committing = False
             elif was_open:
-                await self._producer.abort_transaction()
+                await self.producer.abort_transaction()
         except TransactionOutcomeUnknownError as error:
             return TransactionEnded(False, Refusal(error.code, error.message, maybe_written=True))
         except SteleError as error:
             self._is_committing = False
-            await self._producer.abort_after(error)
+            await self.producer.abort_after(error)
             return TransactionEnded(False, refusal_of(error, accepted=False))
         if is_commit and lacks is not None:
             return TransactionEnded(False, lacks)
@@ -82,7 +82,7 @@ class StreamTransactions:
         other open transaction is aborted."""
         if self._is_committing:
             try:
-                await self._producer.commit_transaction()
+                await self.producer.commit_transaction()
             except SteleError as error:
                 logger.warning("a commit that a stream had asked for failed: %s", error)
-        await self._producer.close()
+        await self.producer.close()

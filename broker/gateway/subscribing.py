@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.gateway import membership
 from broker.gateway.credit import Credit
 from broker.gateway.membership import SESSION_TIMEOUT_MS, Joining, Membership, Offsets
+from broker.gateway.message_sizes import sizes_of_message
 from broker.gateway.refusals import Refusal, bug, stream_error, stream_failure
 from broker.gateway.start_offsets import Edge, start_offsets
 from broker.gateway.topic_pattern import TOPICS_MAX, TopicPattern
@@ -30,15 +31,13 @@ from stele.consumer.positions import Progress, RawBatch
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.ids import TopicPartition
-from stele.wire.record import Header, Record
+from stele.wire.record import Record
 from stele.world import RpcError
 
 PARTITIONS_MAX: Final = 1_000
 PREFETCH_BYTES: Final = 1024 * 1024
 """The most that is kept for a client without credit, beside one batch that is larger."""
 MESSAGE_RECORDS_MAX: Final = 500
-MESSAGE_BYTES_MAX: Final = 256 * 1024
-"""Of keys, values and headers, if there is more than one record."""
 POLL_BYTES: Final = 128 * 1024
 """After batches of this size from one partition it is another partition's turn."""
 _LOOK_UP_TIMEOUT_MS = 30_000
@@ -462,7 +461,7 @@ class Subscription:
     async def _send_records(self, fetched: _Fetched) -> None:
         name, topic_id = fetched.partition, fetched.topic_id
         records = fetched.left(MESSAGE_RECORDS_MAX)
-        del records[self._credit.spend(_of_one_message(records)) :]
+        del records[self._credit.spend(sizes_of_message(records)) :]
         fetched.sent(len(records))
         if fetched.is_over:
             self._waiting.popleft()
@@ -496,26 +495,6 @@ class Subscription:
         why = refusal(self._context.authorizer, self._caller, Operation.READ, topic_resource(topic))
         if why is not None:
             raise stream_error(why.code, why.message, {"topic": topic})
-
-
-def _of_one_message(records: Sequence[Record]) -> list[int]:
-    """The sizes of the records from the first one on that fit into a message."""
-    sizes = [
-        len(key or b"") + len(value or b"") + (_headers_size(headers) if headers else 0)
-        for _, _, key, value, headers in records
-    ]
-    if sum(sizes) <= MESSAGE_BYTES_MAX:
-        return sizes
-    left = MESSAGE_BYTES_MAX
-    for number, size in enumerate(sizes):
-        left -= size
-        if number and left < 0:
-            return sizes[:number]
-    return sizes
-
-
-def _headers_size(headers: Sequence[Header]) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)
 
 
 def _invalid(message: str) -> RpcError:

@@ -8,13 +8,15 @@ import pytest
 
 from stele.errors import ApiError
 from storage import opening
-from storage.config import LogConfig
+from storage.config import NO_LIMIT, LogConfig
 from storage.retention import retained_from
 from storage.snapshots import snapshot_offsets
 from tests.support.batches import make_batch
 from tests.support.partition_log import KEY, SMALL, offsets_in, open_log, read_all
 from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
+
+LIMITS = ("retention_ms", "retention_bytes")
 
 
 @pytest.fixture
@@ -46,6 +48,17 @@ async def test_retention_by_time_reaches_the_active_segment(disk: MemoryDisk) ->
     log.leave_dead_segment()  # it has a record that is not dead
     assert (log.segment_bases, read_all(log)) == ([40], [40])
     assert read_all(open_log(disk, start_offset=40)) == [40]
+
+
+@pytest.mark.parametrize("unlimited", LIMITS)
+async def test_without_a_limit_everything_is_kept(disk: MemoryDisk, unlimited: str) -> None:
+    time_ms, size = (NO_LIMIT if unlimited == each else 10**9 for each in LIMITS)
+    log = open_log(disk, replace(SMALL, retention_ms=time_ms, retention_bytes=size))
+    for number in range(40):
+        append(log, make_batch(timestamp_ms=number))
+    assert await retained_from(log, 40, 10**6) == 0
+    log.configure(replace(log.config, retention_ms=NO_LIMIT, retention_bytes=NO_LIMIT))
+    assert await retained_from(log, 40, 10**15) == 0
 
 
 async def test_retention_leaves_a_log_alone_whose_segment_is_gone_meanwhile(

@@ -113,6 +113,22 @@ async def test_the_bytes_of_a_log_that_was_closed_and_deleted_are_no_loss() -> N
     await log.warm(ColdRange(log.segments.active.path, 0, SIZE))
 
 
+def test_a_reader_of_the_active_segment_does_not_have_it_closed() -> None:
+    """Of the sealed ones only the last that were read stay open."""
+    log = filled(MemoryDisk(), 60, SMALL)
+    active = log.segments.active
+    first = active.base_offset
+    append(log, make_batch())
+    assert log.read(first, SIZE).next_offset == first + 1
+    assert log.read(first + 1, SIZE).data  # where a reader has stopped
+    for base in log.segment_bases[:-1]:
+        log.read(base, SIZE)
+        log.read(base + 1, SIZE)
+    assert active.intact
+    open_ones = [each.base_offset for each in log.segments.sealed() if each.intact]
+    assert open_ones == log.segment_bases[-5:-1]
+
+
 # ------------------------------------------------------------------------------- not readable
 
 

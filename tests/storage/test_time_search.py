@@ -120,20 +120,26 @@ def test_a_file_of_possible_entries_that_rise_is_believed(
 def test_a_truncation_that_removes_nothing_leaves_the_file_alone() -> None:
     index = TimeIndex(PATH, 0)
     index.load(written((5, 1), (6, 2)))
-    index.truncate_to_offset(3)
-    assert not index.dirty
-    index.truncate_to_offset(2)
-    assert index.dirty
+    is_dirty = []
+    for offset in (3, 2):
+        index.truncate_to_offset(offset)
+        is_dirty.append(index.dirty)
+    assert is_dirty == [False, True]
     assert index.last == (5, 1)
+
+
+def last_of(disk: MemoryDisk) -> tuple[int, int] | None:
+    """Of a segment from 100 to 110."""
+    with FileTimeIndex(disk, PATH, 100, 110) as index:
+        return index.last
 
 
 @pytest.mark.parametrize("offset", [-1, 10, 11])
 def test_an_entry_outside_of_its_segment_is_wrong(offset: int) -> None:
     disk = written((5, offset))
-    with FileTimeIndex(disk, PATH, 100, 110) as index, pytest.raises(WrongIndexError):
-        _ = index.last
-    with FileTimeIndex(written((5, 9)), PATH, 100, 110) as index:
-        assert index.last == (5, 109)
+    with pytest.raises(WrongIndexError):
+        last_of(disk)
+    assert last_of(written((5, 9))) == (5, 109)
 
 
 def test_a_file_without_entries_has_no_last_one() -> None:
@@ -148,8 +154,8 @@ def test_an_entry_of_which_a_part_is_in_memory_is_warmed_first(
 ) -> None:
     disk = written((5, 1), (6, 2))
     monkeypatch.setattr(MemoryFile, "read", lambda file, at, size: file.read_now(at, got))
-    with FileTimeIndex(disk, PATH, 0, 10) as index, pytest.raises(ColdIndexError) as caught:
-        _ = index.last
+    with pytest.raises(ColdIndexError) as caught:
+        last_of(disk)
     assert caught.value.size == 24
 
 

@@ -73,6 +73,35 @@ def driver_of(
 
 
 @virtual
+async def test_a_driver_rests_quietly_when_its_lane_is_empty(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is logged, and nothing expires before its time."""
+    lane: SharedLane[Run] = SharedLane(1000, is_numbered=False)
+    expired: list[float] = []
+    times = Times()
+
+    def expire(now_s: float) -> list[Resolved[Run]]:
+        expired.append(now_s)
+        return []
+
+    monkeypatch.setattr(lane, "expire", expire)
+
+    async def prepare() -> list[Resolved[Run]]:
+        raise AssertionError("records without numbers need no producer id")
+
+    driver = driver_of(lane, prepare, HangingLeader(), Room(1000))
+    run = Run(times, [(None, b"v", (), 1)], [0], 250)
+    lane.add(run, 1, 250, TIMEOUT_S)
+    driver.taken(run)
+    await asyncio.sleep(HANGS_S + 1)
+    assert times.stored_s == [HANGS_S]
+    assert driver.is_idle
+    assert expired == []
+    assert caplog.text == ""
+
+
+@virtual
 async def test_a_record_waits_no_longer_than_its_time_for_a_leader_that_hangs() -> None:
     lane: SharedLane[Run] = SharedLane(1, is_numbered=True)  # every run is a batch
 

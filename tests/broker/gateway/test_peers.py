@@ -38,13 +38,53 @@ class Refusing(Silent):
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
 
-def peers_over(connector: Silent) -> Peers:
-    endpoint = Address("b1", 9092)
-    registration = SimpleNamespace(endpoint=lambda name: endpoint, inter_broker_listener="L")
+REGISTERED = SimpleNamespace(endpoint=lambda name: Address("b1", 9092), inter_broker_listener="L")
+
+
+def peers_over(connector: Silent, registration: Any = REGISTERED, listener: str = "L") -> Peers:
     image = SimpleNamespace(broker=lambda broker_id: registration)
-    config = SimpleNamespace(inter_broker_listener_name="L")
+    config = SimpleNamespace(inter_broker_listener_name=listener)
     context = cast(Any, SimpleNamespace(image=lambda: image, config=config, broker_id=0))
     return Peers(context, cast(Connector, connector), "gateway")
+
+
+@pytest.mark.parametrize(
+    ("registration", "listener"),
+    [
+        (None, None),
+        (SimpleNamespace(endpoint=lambda name: None, inter_broker_listener="L"), None),
+        (SimpleNamespace(endpoint={"L": None}.get, inter_broker_listener=""), "L"),
+    ],
+)
+@virtual
+async def test_a_broker_without_an_address_for_brokers_says_so(
+    registration: Any, listener: str | None
+) -> None:
+    """One that is not registered, and ones that have no such listener."""
+    asked = peers_over(Silent(), registration, listener or "none")
+    with pytest.raises(UnansweredError, match="broker 1: it has no address for brokers") as error:
+        await asked.submit(1, produce.API, produce.ProduceRequest(), timeout_s=10.0, lane=0)
+    assert not error.value.maybe_taken
+
+
+@pytest.mark.parametrize(("own", "asked"), [("BROKERS", "BROKERS"), ("", "L")])
+@virtual
+async def test_a_broker_is_reached_by_the_listener_that_it_has_registered(
+    own: str, asked: str
+) -> None:
+    """One that has registered none is reached by the listener of this broker's configuration."""
+    names: list[str] = []
+
+    def endpoint(name: str) -> Address:
+        names.append(name)
+        return Address("b1", 9092)
+
+    registration = SimpleNamespace(endpoint=endpoint, inter_broker_listener=own)
+    with pytest.raises(UnansweredError):
+        await peers_over(Refusing(), registration).submit(
+            1, produce.API, produce.ProduceRequest(), timeout_s=10.0, lane=0
+        )
+    assert names == [asked]
 
 
 @virtual

@@ -219,6 +219,34 @@ def sent(lane: PublisherLane[str]) -> Send[str]:
     return action
 
 
+def test_a_lane_without_records_asks_nobody() -> None:
+    assert lane_with().decide(0.0) == ([], None)
+
+
+def test_the_offset_of_a_log_that_begins_is_remembered() -> None:
+    lane = lane_with(0, 1)
+    lane.known([], 0)
+    sent(lane)
+    lane.acknowledged(0)
+    lane.add(1, "again", 1, RECORD_BYTES, FOREVER_S)
+    ((_, outcome),), _ = lane.decide(0.0)
+    assert outcome == Stored(1, True)
+
+
+def test_the_last_record_of_a_refused_batch_goes_alone_too() -> None:
+    lane = lane_with(0, 1)
+    lane.known([], 0)
+    sent(lane)
+    lane.rejected(ErrorCode.INVALID_RECORD, "bad")
+    lane.add(2, "r2", 1, RECORD_BYTES, FOREVER_S)
+    lane.add(3, "r3", 1, RECORD_BYTES, FOREVER_S)
+    assert sent(lane).parts == alone("r0")
+    lane.acknowledged(0)
+    assert sent(lane).parts == alone("r1")
+    lane.acknowledged(1)
+    assert sent(lane).parts == alone("r2", "r3")
+
+
 def test_it_asks_before_it_does_anything() -> None:
     lane = lane_with(0)
     assert isinstance(lane.decide(0.0)[1], Prepare)
@@ -252,6 +280,7 @@ def test_a_gap_and_a_forgotten_publisher_are_refused() -> None:
     ((_, outcome),), action = lane.decide(0.0)
     assert isinstance(outcome, Refused)
     assert outcome.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert outcome.message == "sequence 9: 7 is next in this partition"
     assert not outcome.maybe_written
     assert action is None
     lane = lane_with(1)
