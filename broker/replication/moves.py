@@ -233,9 +233,8 @@ class DirectoryMoves:
         anew, and delete those that no move needs."""
         for directory in self._directories:
             for key, topic_id in sorted(directory.copies.left.items()):
-                topic = self._replicas.metadata.image.topic(key.topic)
                 replica = None
-                if topic is not None and topic_id == topic.topic_id:
+                if topic_id is not None:  # of an earlier topic of the name there is no replica
                     replica = self._replicas.by_id.get(PartitionId(topic_id, key.partition))
                 if replica is not None and replica.state is ReplicaState.ONLINE:
                     self._begin(replica, directory)

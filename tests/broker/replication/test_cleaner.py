@@ -16,7 +16,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from tests.support import replication
 from tests.support.batches import make_batch
 from tests.support.compaction import keyed_batch, last_values
-from tests.support.replica_cluster import Node, ReplicaCluster
+from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
 
@@ -326,3 +326,42 @@ async def test_a_topic_that_is_not_compacted_keeps_older_values(cluster: Replica
     await asyncio.sleep(20 * BACKOFF_MS / 1000)
     assert all(node.manager.cleaner.rounds == 0 for node in cluster.nodes.values())
     assert [each.value for each in await read_all(cluster[1])] == [b"v%d" % n for n in range(60)]
+
+
+@with_brokers(brokers=1, log_cleaner_enable="false")
+async def test_the_dirtiest_log_is_compacted_first(cluster: ReplicaCluster) -> None:
+    """Partition 1 has as much that is clean as the other, and more that is not."""
+    cluster.create_topic((1,), (1,), (1,), configs=CONFIGS, min_insync=1)
+    await settled(cluster)
+    node = cluster[1]
+    cleaner = node.manager.cleaner
+
+    async def write(number: int, count: int) -> None:
+        for at in range(count):
+            now_ms = node.process.world.clock.time_ms()
+            pairs = [(b"k%d" % (at % 3), b"v%d" % at)]
+            some = keyed_batch(pairs, timestamp_ms=now_ms)
+            partition = P0._replace(partition=number)
+            assert (await node.produce(some, partition=partition)).error is ErrorCode.NONE
+        await asyncio.sleep(10)  # the checkpoint is written
+
+    def clean_ends() -> list[int]:
+        logs = [node.replica(P0._replace(partition=number)).log for number in range(3)]
+        return [node.directory.clean_end(log) for log in logs]
+
+    for number in range(3):
+        await write(number, 50)
+        assert await node.process.run(cleaner.clean_dirtiest())
+    before = clean_ends()
+    assert all(before)
+    for number, count in ((0, 30), (1, 90), (2, 30)):
+        await write(number, count)
+    assert await node.process.run(cleaner.clean_dirtiest())
+    percent = cleaner.max_dirty_percent
+    assert [end > was for end, was in zip(clean_ends(), before, strict=True)] == [
+        False,
+        True,
+        False,
+    ]
+    assert await node.process.run(cleaner.clean_dirtiest())
+    assert 0 < cleaner.max_dirty_percent < percent < 100

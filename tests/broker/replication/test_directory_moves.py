@@ -10,7 +10,7 @@ import pytest
 from broker.replication.moves import RESERVE_BYTES
 from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
-from stele.ids import TopicPartition
+from stele.ids import PartitionId, TopicPartition
 from tests.support.batches import make_batch
 from tests.support.directory_moves import (
     DIRECTORIES,
@@ -279,6 +279,29 @@ async def test_a_copy_of_a_topic_that_was_deleted_meanwhile_is_deleted_at_the_st
     cluster.register(node)
     await until(lambda: on_disk(node) == [])
     assert futures(node) == []
+
+
+@with_topic(settings=SLOW)
+async def test_a_copy_of_an_earlier_topic_of_the_name_is_deleted_at_the_start(
+    cluster: ReplicaCluster,
+) -> None:
+    """The topic was made again while the broker was down. Nobody has asked to move the new one."""
+    node = cluster[1]
+    await Writer(node).write(40, size=20_000)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await begun(node, OTHER_DIRECTORY)
+    node.kill()
+    cluster.delete_topic()
+    cluster.create_topic((1,), min_insync=1, topic_id=b"orders-made-anew")
+    await node.start()
+    cluster.register(node)
+    again = PartitionId(b"orders-made-anew", 0)
+    await until(lambda: node.holds(again) and node.replica(again).machine.is_leader)
+    assert futures(node) == []
+    at = node.replica(again).directory.path
+    assert on_disk(node) == [f"{at}/{KEY}"]
+    assert node.replica(again).log.end_offset == 0
+    assert all(not each.copies.left for each in node.directories)
 
 
 @with_topic(brokers=3, settings=SLOW)

@@ -20,6 +20,7 @@ from broker.replication.replica import Replica
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
+from tests.support.fetches import AskedFetch
 
 
 def partition(number: int) -> PartitionId:
@@ -445,3 +446,8 @@ def test_a_session_belongs_to_one_broker() -> None:
     with pytest.raises(ApiError) as refusal:
         opened_by(sessions, 3, session.session_id, 1)
     assert refusal.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_broker_0_is_a_follower_like_any_other() -> None:
+    assert AskedFetch([], lambda _: None, replica_id=0).is_follower
+    assert not AskedFetch([], lambda _: None).is_follower

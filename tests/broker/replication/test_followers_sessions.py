@@ -107,3 +107,15 @@ async def test_a_leader_that_leads_no_more_is_not_looked_at_when_time_passes(
     await until(lambda: not node.replica().machine.is_leader)
     await until(lambda: P0 not in unsettled)
     assert P1 in unsettled, "its follower lags"
+
+
+@with_topic((1, 2), brokers=2)
+async def test_a_leader_that_is_not_registered_is_looked_for_until_another_leads(
+    cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    cluster.change(leader=9, replicas=(1, 2, 9))
+    await until(lambda: "broker 9 has no listener INTERNAL" in caplog.text)
+    assert not [each for each in caplog.records if each.exc_info], "it is no mistake of the broker"
+    cluster.change(leader=1, replicas=(1, 2))
+    assert (await cluster[1].produce()).error is ErrorCode.NONE

@@ -185,9 +185,9 @@ async def test_replicas_in_a_directory_that_is_not_open_are_described_without_si
     }
     refused = await node.produce(partition=PartitionId(TOPIC_ID, lost))
     assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert await move(node, DIRECTORY, TopicPartition("orders", lost)) is (
-        ErrorCode.KAFKA_STORAGE_ERROR
-    )
+    for number, path in ((lost, DIRECTORY), (kept, OTHER_DIRECTORY)):
+        error = await move(node, path, TopicPartition("orders", number))
+        assert error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @with_topic

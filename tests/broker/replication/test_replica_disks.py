@@ -381,3 +381,26 @@ async def test_a_replica_that_is_relaxed_again_before_the_file_is_written_stays_
     assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == [P0]
     noted.settle()
     assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == []
+
+
+@with_topic
+async def test_a_broker_whose_only_directory_failed_takes_no_new_replica_and_goes_on(
+    cluster: ReplicaCluster,
+) -> None:
+    node = cluster[1]
+    node.disk.faults.failing_sync = True
+    await node.produce()
+    assert node.failed_directories == ["/data"]
+    another = P0._replace(partition=1)
+    partition = pb.PartitionRecord(
+        topic_id=P0.topic_id, partition=1, replicas=(1, 2, 3), isr=(1, 2, 3), leader=2
+    )
+    cluster.commit(pb.MetadataRecord(partition=partition))
+    await until(lambda: cluster[2].holds(another))
+    assert not node.holds(another)
+    assert node.manager.measures.counters().offline_replicas == 2
+    cluster.change(leader=2, isr=(2, 3))  # and it hears of what comes afterwards
+    await until(lambda: node.replica().machine.leader_epoch == 1)
+    assert (await node.produce()).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.change(another, isr=(2, 3))
+    assert (await cluster[2].produce(partition=another)).error is ErrorCode.NONE
