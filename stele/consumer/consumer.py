@@ -332,8 +332,8 @@ class Consumer:
             self._check_open()
             if (taken := hand_out()) is not None:
                 return taken
-            left_s = deadline - self._world.clock.monotonic()
-            if left_s <= 0 or not await self._fetcher.wait_for_news(left_s):
+            # Without time left this still lets other tasks run, which bring the records.
+            if not await self._fetcher.wait_for_news(deadline - self._world.clock.monotonic()):
                 return []
             self._check_open()
 

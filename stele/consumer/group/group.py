@@ -144,7 +144,7 @@ class ConsumerGroup:
         if member.failure is not None:
             await self._fail(member.failure)
         member.consider_metadata()
-        if membership.state is State.ASSIGNED and not member.is_joining:
+        if membership.state is State.ASSIGNED:
             await self._take_share()
         if member.needs_join:
             await self._give_up_before_join()

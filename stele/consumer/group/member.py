@@ -236,7 +236,7 @@ class GroupMember(Attended):
         if code is ErrorCode.NONE:
             return
         self.membership.on_told(standing, code)
-        if code is ErrorCode.FENCED_INSTANCE_ID and standing != self.membership.standing:
+        if code is ErrorCode.FENCED_INSTANCE_ID:
             self.failure = FencedInstanceError(self._config.group_instance_id or "")
         self._announce()
 

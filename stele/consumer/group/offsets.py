@@ -295,7 +295,7 @@ class GroupOffsets:
     def _take_start(
         self, told: CommittedOffset, topic_id: bytes, position: PartitionPosition, generation: int
     ) -> None:
-        if position.generation != generation or not position.awaits_committed:
+        if position.generation != generation:
             return  # the application has sought, or the partition was given up
         if told.error.retriable:
             self.waits_for = f"{told.partition}: the coordinator answers {told.error.name}"
@@ -312,7 +312,7 @@ class GroupOffsets:
         self, waiting: Mapping[TopicPartition, tuple[PartitionPosition, int]], error: ApiError
     ) -> None:
         for position, generation in waiting.values():
-            if position.generation == generation and position.awaits_committed:
+            if position.generation == generation:
                 position.awaits_committed = False
                 position.error = error
 

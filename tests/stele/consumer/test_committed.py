@@ -145,6 +145,23 @@ def read_all(reader: PartitionPosition, log: Log, most: int, at_once: int) -> li
             read += [each.offset for each in records]
 
 
+@pytest.mark.parametrize(
+    ("written", "committed"),
+    [
+        ([Written(Kind.DATA, 1, 1), Written(Kind.ABORT, 1, 1), Written(Kind.DATA, 2, 1)], []),
+        ([Written(Kind.DATA, 1, 1), Written(Kind.PLAIN, 1, 1), Written(Kind.ABORT, 1, 1)], [1]),
+        ([Written(Kind.DATA, 1, 2), Written(Kind.PLAIN, 2, 1), Written(Kind.ABORT, 1, 1)], [2]),
+    ],
+    ids=["one record", "a plain record of the same producer", "of another producer"],
+)
+@on_stage
+async def test_of_an_aborted_transaction_nothing_is_returned(
+    stage: Stage, written: list[Written], committed: list[int]
+) -> None:
+    log = Log(written)
+    assert read_all(position(stage), log, 5, 2) == log.committed == committed
+
+
 @given(WRITTEN, st.integers(1, 5), st.integers(1, 4), st.data())
 @on_stage
 async def test_exactly_the_committed_records_are_returned(

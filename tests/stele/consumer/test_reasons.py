@@ -69,6 +69,17 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
             {},
             "offset 7: broker 2 was asked 1.0 s ago, and has not answered",
         ),
+        (
+            {
+                "in_flight": True,
+                "last_stable_offset": 8,
+                "high_watermark": 9,
+                "sent_to": 2,
+                "sent_at": 99.0,
+            },
+            {"reads_committed": True},
+            "offset 7: broker 2 was asked 1.0 s ago, and has not answered",
+        ),
         ({"paused": True}, {}, "paused: resume() reads on"),
         (
             {"error": ApiError(ErrorCode.CORRUPT_MESSAGE, "so")},

@@ -78,6 +78,24 @@ async def test_a_record_that_gives_up_waiting_leaves_the_room_to_the_next(stage:
         await small
 
 
+@on_stage
+async def test_a_record_that_finds_too_little_room_keeps_its_place(stage: Stage) -> None:
+    accumulator = Accumulator(ProducerConfig(**SMALL))
+    assert accumulator.hand_over(1000, has_waited=False)
+    assert accumulator.hand_over(2000, has_waited=False)
+    large = asyncio.ensure_future(accumulator.wait_for_room(3000))
+    await asyncio.sleep(0)
+    small = asyncio.ensure_future(accumulator.wait_for_room(2000))
+    await asyncio.sleep(0)
+    for size, are_done in (1000, (False, False)), (2000, (True, False)):
+        accumulator.take_over(size)
+        accumulator.wake_for_room()
+        await asyncio.sleep(0)
+        assert (large.done(), small.done()) == are_done
+    small.cancel()
+    await asyncio.gather(small, return_exceptions=True)
+
+
 @SENDS
 @on_stage
 async def test_nothing_lingers_while_a_record_waits_for_room(stage: Stage, send: Send) -> None:

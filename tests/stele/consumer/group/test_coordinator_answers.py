@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -185,6 +186,82 @@ async def test_a_seek_outlasts_the_answer_about_the_committed_offset(stage: Stag
         assert consumer.known_position("t", 0) == 7
 
 
+@on_stage
+async def test_a_refused_start_stops_the_partition_until_a_seek(stage: Stage) -> None:
+    stage.cluster.create("t").partitions[0].end_offset = 9
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    answering(stage, OffsetFetchResponseGroup("g", error_code=code))
+    async with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign([("t", 0)])
+        with pytest.raises(ApiError) as refused:
+            await consumer.poll(timeout_ms=1000)
+        assert refused.value.code is code
+        consumer.seek("t", 0, 7)
+        assert await consumer.poll(timeout_ms=1000) == []
+
+
+@on_stage
+async def test_a_seek_outlasts_a_refusal_of_the_committed_offset(stage: Stage) -> None:
+    stage.cluster.create("t").partitions[0].end_offset = 9
+    consumer = stage.consumer(group_id="g", enable_auto_commit=False)
+
+    def fetch(broker: int, request: offset_fetch.OffsetFetchRequest) -> Any:
+        consumer.seek("t", 0, 7)
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", error_code=code)])
+
+    coordinating(stage)
+    stage.cluster.answer(offset_fetch.API, fetch)
+    async with consumer:
+        consumer.assign([("t", 0)])
+        assert await consumer.poll(timeout_ms=1000) == []
+        assert consumer.known_position("t", 0) == 7
+
+
+@on_stage
+async def test_a_coordinator_that_loads_stops_no_partition(stage: Stage) -> None:
+    stage.cluster.create("t").partitions[0].end_offset = 9
+    loads = OffsetFetchResponseGroup("g", error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    topic_id = stage.cluster.topics["t"].topic_id
+    there = OffsetFetchResponseTopics("t", topic_id, [OffsetFetchResponsePartitions(0, 5)])
+    answering(stage, loads, loads, OffsetFetchResponseGroup("g", [there]))
+    async with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(timeout_ms=30)
+        assert "committed offset is looked up; last: " in str(consumer.why())
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(consumer.why())
+        await consumer.poll(timeout_ms=10_000)
+        assert consumer.known_position("t", 0) == 5
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@on_stage
+async def test_who_is_refused_as_a_member_may_name_its_partitions(
+    stage: Stage, protocol: GroupProtocol
+) -> None:
+    stage.cluster.create("t")
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    found: list[bool] = []
+
+    def find(broker: int, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        found.append(True)
+        refused = find_coordinator.Coordinator(request.coordinator_keys[0], error_code=code)
+        return find_coordinator.FindCoordinatorResponse(coordinators=[refused])
+
+    stage.cluster.answer(find_coordinator.API, find)
+    options = {"group_id": "g", "group_protocol": protocol, "enable_auto_commit": False}
+    async with stage.consumer(**options) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ApiError):
+            await consumer.poll(timeout_ms=5000)
+        await consumer.unsubscribe()
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        found.clear()
+        assert await consumer.poll(timeout_ms=5000) == []
+        assert not found, "it asks for no coordinator"
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @on_stage
 async def test_who_may_not_use_the_group_hears_it_from_the_first_poll(
@@ -229,6 +306,50 @@ async def test_a_member_that_is_refused_says_why(
         consumer.subscribe(["t"])
         with pytest.raises(ApiError, match=text):
             await consumer.poll(timeout_ms=5000)
+
+
+@on_stage
+async def test_a_member_joins_with_its_new_id_at_once(stage: Stage) -> None:
+    """A coordinator that gives the id first has refused nothing."""
+    joins: list[tuple[float, str]] = []
+    loop = asyncio.get_running_loop()
+
+    def join(broker: int, request: join_group.JoinGroupRequest) -> Any:
+        joins.append((loop.time(), request.member_id))
+        if not request.member_id:
+            code = ErrorCode.MEMBER_ID_REQUIRED
+            return join_group.JoinGroupResponse(error_code=code, member_id="me")
+        return join_group.JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    coordinating(stage)
+    stage.cluster.answer(join_group.API, join)
+    options = {"retry_backoff_ms": 3000, "retry_backoff_max_ms": 3000}
+    async with stage.consumer(group_id="g", **options) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ApiError):
+            await consumer.poll(timeout_ms=20_000)
+    (first_s, nobody), (then_s, me) = joins
+    assert (nobody, me) == ("", "me")
+    assert then_s - first_s < 1
+
+
+@on_stage
+async def test_a_commit_of_a_replaced_static_member_says_that_it_was_replaced(
+    stage: Stage,
+) -> None:
+    def commit(broker: int, request: offset_commit.OffsetCommitRequest) -> Any:
+        (asked,) = request.topics
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        part = offset_commit.OffsetCommitResponsePartition(0, fenced)
+        topic = offset_commit.OffsetCommitResponseTopic(asked.topic_id, asked.name, [part])
+        return offset_commit.OffsetCommitResponse(topics=[topic])
+
+    coordinating(stage)
+    stage.cluster.answer(offset_commit.API, commit)
+    options = {"group_instance_id": "one", "enable_auto_commit": False}
+    async with stage.consumer(group_id="g", **options) as consumer:
+        with pytest.raises(FencedInstanceError, match="group_instance_id='one'"):
+            await consumer.commit({("t", 0): 5})
 
 
 def test_a_heartbeat_waits_for_its_answer_no_longer_than_any_request() -> None:
