@@ -15,7 +15,7 @@ from storage.segment_room import names
 from storage.time_index import FileTimeIndex, TimeIndex
 from storage.time_index import decode_entries as decode_times
 from tests.support.batches import make_batch
-from tests.support.storage import MemoryDisk, append
+from tests.support.storage import MemoryDisk, MemoryFile, append
 from tests.support.timing import HandClock
 
 
@@ -263,3 +263,46 @@ def test_a_segment_names_offsets_up_to_the_greatest_of_an_entry() -> None:
     """They have 31 bits."""
     assert names(1000, 1000 + RELATIVE_OFFSET_MAX)
     assert not names(1000, 1001 + RELATIVE_OFFSET_MAX)
+
+
+def test_an_offset_index_names_offsets_up_to_the_greatest_of_an_entry() -> None:
+    index = OffsetIndex("/d/a.index", 1000)
+    index.append(1000 + RELATIVE_OFFSET_MAX, 50)
+    index.append(1001 + RELATIVE_OFFSET_MAX, 60)
+    assert (index.last, len(index)) == ((1000 + RELATIVE_OFFSET_MAX, 50), 1)
+
+
+@pytest.mark.parametrize(("got", "cold"), [(None, True), (15, True), (16, False)])
+def test_an_offset_index_is_loaded_when_all_of_it_is_in_memory(
+    disk: MemoryDisk, got: int | None, cold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.replace_file_now("/d/a.index", struct.pack(">iiii", 1, 10, 2, 20))
+
+    def read(file: MemoryFile, position: int, size: int) -> bytes | None:
+        return None if got is None else file.read_now(position, min(size, got))
+
+    monkeypatch.setattr(MemoryFile, "read", read)
+    index = OffsetIndex("/d/a.index", 0)
+    assert index.load_warm(disk, 100) == (("/d/a.index", 0, 16) if cold else True)
+    assert len(index) == (0 if cold else 2)
+
+
+def test_an_empty_offset_index_is_loaded_without_a_read(disk: MemoryDisk) -> None:
+    disk.replace_file_now("/d/a.index", b"")
+    disk.cold = True
+    assert OffsetIndex("/d/a.index", 0).load_warm(disk, 100) is True
+    assert OffsetIndex("/d/none.index", 0).load_warm(disk, 100) is False
+
+
+def test_a_truncation_of_an_offset_index_that_removes_nothing_leaves_the_file_alone(
+    disk: MemoryDisk,
+) -> None:
+    disk.replace_file_now("/d/a.index", struct.pack(">iiii", 1, 10, 2, 20))
+    index = OffsetIndex("/d/a.index", 0)
+    index.load(disk, 100)
+    is_dirty = []
+    for offset in (3, 2):
+        index.truncate_to_offset(offset)
+        is_dirty.append(index.dirty)
+    assert is_dirty == [False, True]
+    assert index.last == (1, 10)
