@@ -6,21 +6,33 @@ import asyncio
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from chaos.sim.work.load import Part
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
-from stele.cluster.kafka_connection import KafkaConnection
-from stele.errors import SteleError
-from stele.wire.kafka.messages import find_coordinator
+from chaos.sim.world.clock import EPOCH_MS
+from stele.addresses import Address
+from stele.wire import kafka
+from stele.wire.batch import BatchBuilder
+from stele.wire.kafka.messages import produce
 
 _CONNECTIONS: Final = 3
 _AT_ONCE: Final = (9, 60)
 """Requests: more than a connection takes in one go."""
 _REST_S: Final = (0.2, 2.0)
 _TIMEOUT_S: Final = 20.0
-_VERSION: Final = 2
+_VERSION: Final = 9
+
+
+def _batch() -> bytearray:
+    builder = BatchBuilder()
+    builder.append(None, b"x", timestamp_ms=EPOCH_MS)
+    return builder.build()
+
+
+_PARTITION: Final = produce.PartitionProduceData(0, _batch())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +72,77 @@ class Rush(Work):
         network = self.site.cluster.client_world.network
         while not self.site.is_done():
             host = self.site.cluster.brokers[rng.choice(self._brokers)].host
-            connection = None
+            client = _Rusher()
             try:
                 async with asyncio.timeout(5.0):
-                    connection = await KafkaConnection.open(network, host, 9092, "rush")
-                await connection.negotiate(timeout_s=5.0)
+                    await network.connect(Address(host, 9092), partial(_same, client))
                 for _ in range(rng.randint(1, 10)):
-                    await self._rush(connection, rng.randint(*_AT_ONCE))
+                    async with asyncio.timeout(_TIMEOUT_S):
+                        await client.rush(rng.randint(*_AT_ONCE))
                     await asyncio.sleep(rng.uniform(*_REST_S))
-            except (SteleError, OSError):
+            except OSError:
                 self.counts["connections of a rush that were lost"] += 1
             finally:
-                if connection is not None:
-                    connection.close()
+                client.close()
+                self.counts["requests of a rush"] += client.answered
             await asyncio.sleep(rng.uniform(*_REST_S))
 
-    async def _rush(self, connection: KafkaConnection, count: int) -> None:
-        request = find_coordinator.FindCoordinatorRequest(key="rush")
-        under_way = [
-            connection.submit(find_coordinator.API, _VERSION, request, timeout_s=_TIMEOUT_S)
-            for _ in range(count)
+
+def _same(protocol: asyncio.Protocol) -> asyncio.Protocol:
+    return protocol
+
+
+class _Rusher(asyncio.Protocol):
+    """A connection whose requests leave with one write. So they arrive together."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._awaited = 0
+        self._done: asyncio.Future[None] | None = None
+
+    async def rush(self, count: int) -> None:
+        """Send so many requests and wait for their answers. Raises OSError."""
+        if self._transport is None:
+            raise ConnectionError
+        # Requests of most other kinds are taken one after the other. The topic does not exist.
+        request = produce.ProduceRequest(
+            acks=1,
+            timeout_ms=3000,
+            topic_data=[produce.TopicProduceData("rush", partition_data=[_PARTITION])],
+        )
+        frames = [
+            b"".join(kafka.encode_request(produce.API, _VERSION, each, "rush", request))
+            for each in range(count)
         ]
-        try:
-            for each in under_way:
-                await each
-                self.counts["requests of a rush"] += 1
-        finally:
-            for each in under_way:
-                each.cancel()
+        self._done = asyncio.get_running_loop().create_future()
+        self._awaited = count
+        self._transport.write(b"".join(frames))
+        await self._done
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(ConnectionError())
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= kafka.SIZE_BYTES:
+            end = kafka.SIZE_BYTES + int.from_bytes(received[: kafka.SIZE_BYTES])
+            if len(received) < end:
+                return
+            del received[:end]
+            self.answered += 1
+            self._awaited -= 1
+            if not self._awaited and self._done is not None and not self._done.done():
+                self._done.set_result(None)

@@ -91,6 +91,20 @@ QUOTAS = [
         "pass",
     ),
     bug(
+        "connection: leave requests alone behind those of one go",
+        "runtime/kafka/connection.py",
+        "KafkaServerProtocol._process_frames",
+        "self._await_turn()",
+        "pass",
+    ),
+    bug(
+        "turns: let a connection wait though no turn comes",
+        "runtime/kafka/turns.py",
+        "Turns.wait",
+        "self._arm()",
+        "pass",
+    ),
+    bug(
         "producers: take new ones into a full partition",
         "storage/producer_admission.py",
         "ProducerAdmission.check",
