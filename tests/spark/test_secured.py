@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,8 @@ from chaos.cluster_security import ADMIN, MECHANISM
 from chaos.process_cluster import ProcessCluster
 from cli import main
 from stele import Acl, Admin, Consumer, NewTopic, Producer, ScramUpsertion, TopicPartition
+from stele.properties import format_properties
+from stele.security.properties import login_properties
 from stele.spark.exactly_once_sink import ExactlyOnceWriter, WriteError
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
@@ -167,3 +172,35 @@ def batch_writer(cluster: ProcessCluster, password: str, *, number: int) -> Exac
     given["bootstrap.servers"] = given.pop("kafka.bootstrap.servers")
     given |= {"topic": "copies", "txnAppId": "rules", "txnVersion": str(number)}
     return ExactlyOnceWriter(SinkOptions.parse(given), RowShape.of(VALUES, "copies"))
+
+
+def test_the_job_of_the_page(cluster: ProcessCluster, password: str, tmp_path: Path) -> None:
+    (job,) = re.findall(
+        r"^```python copy-job\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    truststore = str(cluster.security.certificates.truststore)
+    properties = {"security.protocol": "SASL_SSL", "ssl.truststore.location": truststore}
+    properties |= login_properties(USER, password, MECHANISM)
+    (tmp_path / "copy-job.properties").write_text(format_properties(properties))
+    value = uuid.uuid4().bytes
+    as_admin = cluster.security.of_user(ADMIN)
+    with Producer(cluster.bootstrap_servers, **as_admin) as producer:
+        producer.send("orders", value)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(PAGE.parents[1]),
+        "STELE_BOOTSTRAP_SERVER": cluster.bootstrap_servers,
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", job], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    with Consumer(
+        cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        **as_admin,
+    ) as consumer:
+        consumer.assign([TopicPartition("copies", each) for each in range(2)])
+        found = [each.value for _ in range(10) for each in consumer.poll(timeout_ms=1000)]
+    assert found.count(value) == 1
