@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from broker.replication.housekeeping import every_on_time
+from broker.replication.replica import ReplicaState
+from tests.support.replica_cluster import P0, ReplicaCluster
+from tests.support.replication import with_topic
 from tests.support.worlds import virtual
 
 
@@ -33,3 +36,20 @@ async def test_after_a_stall_followers_are_heard_before_they_are_judged() -> Non
     await asyncio.sleep(100.0)
     task.cancel()
     assert [round(at, 3) for at in late.checked_at] == [1.0, 13.0, 14.1, 21.1]
+
+
+@with_topic
+async def test_a_leader_without_its_log_takes_nobody_out_of_the_isr(
+    cluster: ReplicaCluster,
+) -> None:
+    """It could not tell who lags. Alone in the ISR, it would leave nobody to lead."""
+    node = cluster[1]
+    cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+    await node.produce(acks=1)
+    assert P0 in node.manager.hosted.unsettled
+    node.process.loop.call_soon(node.manager.take_down, node.replica(), ReplicaState.OFFLINE)
+    await asyncio.sleep(60)
+    assert node.replica().machine.is_leader, "the metadata still say so"
+    assert cluster.proposals == []
+    assert cluster.state().isr == (1, 2, 3)
+    assert P0 not in node.manager.hosted.unsettled
