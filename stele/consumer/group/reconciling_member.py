@@ -151,7 +151,6 @@ class ReconcilingMember(Attended):
     async def _beat_once(self) -> None:
         membership = self.membership
         await self._choose_topics()
-        before = membership.standing
         asked = membership.heartbeat()
         try:
             answer = await self._coordinator.consumer_heartbeat(asked)
@@ -165,7 +164,7 @@ class ReconcilingMember(Attended):
             self.waits_for = ""
             self._interval_s = answer.interval_ms / 1000
             await self._learn_names()
-        if membership.state is not State.STABLE or before != membership.standing:
+        if membership.state is not State.STABLE:
             self._announce()
 
     def _check(self, code: ErrorCode, message: str) -> None:

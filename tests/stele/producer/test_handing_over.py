@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stele.aio import Producer
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ClosedError, ErrorCode
@@ -23,6 +24,12 @@ async def test_the_partition_of_a_key_is_not_known_before_its_topic_is(stage: St
     view = ClusterView(config, stage.world)
     assert Destinations(config, view).of_hash("t", 5) is None
     await view.close()
+
+
+async def test_a_producer_has_the_real_world_unless_it_gets_another_one() -> None:
+    async with Producer("127.0.0.1:9") as producer:
+        assert producer.throttled_s == 0
+        assert producer.in_flight(1) == 0
 
 
 def test_what_other_threads_hand_over_fits_into_the_buffer() -> None:

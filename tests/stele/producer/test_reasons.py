@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from stele.errors import BufferFullError, DeliveryTimeoutError, ErrorCode
 from stele.ids import TopicPartition
 from stele.producer.producer import Producer
+from stele.wire.kafka.messages.produce import ProduceRequest
 from tests.support.stele import FakePartition, Fault, Stage, on_stage
+from tests.support.stele_kafka import ANSWERS
 
 T0 = TopicPartition("t", 0)
 
@@ -81,6 +84,44 @@ def _leave_without_leader(stage: Stage, partition: FakePartition) -> None:
     stage.cluster.kill(partition.leader)
     stage.cluster.move_leader(partition, -1)
     stage.cluster.metadata_offset += 1
+
+
+@on_stage
+async def test_says_that_a_broker_has_too_many_requests_to_answer(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 2)
+    for partition in topic.partitions.values():
+        partition.leader = 1
+    async with stage.producer(linger_ms=0, max_in_flight=1) as producer:
+        await (await producer.send("t", b"first", partition=0))
+        topic.partitions[1].faults.append(Fault(silent=True))
+        await producer.send("t", b"v", partition=1)
+        await asyncio.sleep(0.1)
+        await producer.send("t", b"v", partition=0)
+        why = await line(producer, has("broker 1 gets no requests for"))
+        assert "leaves max_in_flight requests unanswered" in why
+        await producer.abort()
+
+
+@on_stage
+async def test_says_that_the_client_is_above_a_quota(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.cluster.create("t")
+    answer = ANSWERS[ProduceRequest]
+
+    async def throttled(*asked: Any) -> Any:
+        told = await answer(*asked)
+        told.throttle_time_ms = 3000
+        return told
+
+    monkeypatch.setitem(ANSWERS, ProduceRequest, throttled)
+    async with stage.producer(linger_ms=0) as producer:
+        assert producer.throttled_s == 0
+        await (await producer.send("t", b"first"))
+        assert producer.throttled_s == pytest.approx(3, abs=0.1)
+        await producer.send("t", b"v")
+        assert "reads nothing from this client for" in await line(producer)
+        assert "above its quota" in producer.why()[T0]
 
 
 @on_stage
