@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.broker import Broker
 from broker.replication.replica import Replica, ReplicaState
@@ -12,7 +12,7 @@ from node.directories import directories_of
 from node.format import format_directory
 from node.node import SUPPORTED_FEATURES, Node, build
 from raft.core import RaftCore
-from runtime.config.node import NodeConfig
+from runtime.config.node import NodeConfig, from_settings
 from stele.errors import SteleError
 from storage.copies import COPY_FILE
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
@@ -37,6 +37,12 @@ class SimNode:
         self.features = SUPPORTED_FEATURES  # what it supports from its next start on
         self.machine = simulation.machine(host)
         self._simulation = simulation
+
+    def reconfigure(self, settings: Mapping[str, str]) -> None:
+        """Change its ``server.properties``, which count from its next start on. {host} stands for
+        the machine."""
+        changed = {key: value.replace("{host}", self.host) for key, value in settings.items()}
+        self.config = from_settings({**self.config.raw, **changed})
 
     @property
     def metadata_directory(self) -> str:
