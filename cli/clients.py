@@ -22,7 +22,10 @@ def clients(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Show who is connected to each broker, with which software, and what it has done so far."""
+    """Show who is connected to each broker, with which software, and what it has done so far.
+
+    Lag and latency are the worst that clients of the principal and client id push (KIP-714).
+    """
     with connect(bootstrap, timeout) as admin:
         found = admin.describe_connections(client_id)
     if principal is not None:
@@ -36,7 +39,7 @@ def clients(
     print_table(
         (
             *("BROKER", "CLIENT-ID", "PRINCIPAL", "SOFTWARE", "LISTENER", "FROM", "FOR S"),
-            *("IN", "OUT", "REQUESTS", "ERRORS", "THROTTLED S"),
+            *("IN", "OUT", "REQUESTS", "ERRORS", "THROTTLED S", "LAG", "LATENCY MS"),
         ),
         [
             (
@@ -52,6 +55,8 @@ def clients(
                 each.requests,
                 each.errors,
                 f"{each.throttled_s:.1f}",
+                each.lag,
+                None if each.latency_ms is None else f"{each.latency_ms:.3g}",
             )
             for broker_id, connections in sorted(found.items())
             for each in connections

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from broker.service import client_connections
 from broker.service.context import BrokerContext
+from broker.telemetry.series import Figures
 from runtime.authorization.caller import Caller
 from runtime.kafka.connection import KafkaServerProtocol
+from runtime.quota.precedence import client_of
 from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
 from storage.turns import in_slices
+
+_NOTHING: Final = Figures()
 
 
 class ClientConnections:
@@ -28,15 +35,21 @@ class ClientConnections:
         except ApiError as error:
             return pb.DescribeConnectionsResponse(error=error.code, message=error.message)
         now_s = client_connections.now_s()
+        telemetry = self._context.telemetry
+        figures = {} if telemetry is None else telemetry.figures()
         return pb.DescribeConnectionsResponse(
-            connections=await in_slices(lambda each: _message(each, now_s), page.connections),
+            connections=await in_slices(
+                lambda each: _message(each, now_s, figures), page.connections
+            ),
             next=page.next,
         )
 
 
 def _message(
-    connection: KafkaServerProtocol, now_s: float
+    connection: KafkaServerProtocol, now_s: float, figures: Mapping[tuple[str, str], Figures]
 ) -> pb.DescribeConnectionsResponse.Connection:
+    client = client_of(connection.principal, connection.client_id)
+    pushed = figures.get(client, _NOTHING)
     return pb.DescribeConnectionsResponse.Connection(
         principal=connection.principal,
         client_id=connection.client_id,
@@ -54,6 +67,8 @@ def _message(
         throttles=connection.muted.count,
         throttled_ms=_ms(connection.muted.total_s),
         is_throttled=connection.muted.is_on,
+        pushed_lag=None if pushed.lag is None else round(pushed.lag),
+        pushed_latency_ms=pushed.latency_ms,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from broker.service.telemetry_export import OtlpExport
 from broker.telemetry.instances import ClientInstances, Instance, Push, check_instance_id
 from broker.telemetry.otlp import Point, points
-from broker.telemetry.series import ClientLabels, Series, SeriesStore
+from broker.telemetry.series import ClientLabels, Figures, Series, SeriesStore, figures_of
 from broker.telemetry.subscriptions import Wanted, wanted_of
 from metadata.client_metrics import Subscription, subscription_of
 from metadata.delta import MetadataDelta
@@ -150,6 +150,10 @@ class ClientTelemetry:
     def _samples(self) -> Samples:
         for each in self._series.all(self._now_s()):
             yield (each.name, *each.client, *_attribute_labels(each)), each.value
+
+    def figures(self) -> dict[tuple[str, str], Figures]:
+        """What clients have pushed about themselves, by user and client id."""
+        return figures_of(self._series.all(self._now_s()))
 
     # ------------------------------------------------------------------ subscriptions
 

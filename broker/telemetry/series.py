@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from broker.telemetry.otlp import Attributes, Point
@@ -105,3 +106,37 @@ class SeriesStore:
                 continue
             for (name, attributes), value in client.values.items():
                 yield Series(client.labels, name, attributes, value)
+
+
+class Figures(NamedTuple):
+    """The worst that the clients of a user and client id have pushed. None: they push none."""
+
+    lag: float | None = None
+    """Records that a consumer is behind the end of a partition."""
+    latency_ms: float | None = None
+    """The average time of a request."""
+
+
+_LAG: Final = ".records.lag.max"
+_LATENCIES: Final = (".request.latency.avg", ".fetch.latency.avg")
+
+
+def figures_of(series: Iterable[Series]) -> dict[tuple[str, str], Figures]:
+    """By user and client id. A value that is no number, which Java's client pushes while it has
+    measured nothing, counts as none."""
+    found: dict[tuple[str, str], Figures] = {}
+    for each in series:
+        is_lag = each.name.endswith(_LAG)
+        if (not is_lag and not each.name.endswith(_LATENCIES)) or not math.isfinite(each.value):
+            continue
+        key = each.client.user, each.client.client_id
+        lag, latency_ms = found.get(key, _NO_FIGURES)
+        if is_lag:
+            lag = each.value if lag is None else max(lag, each.value)
+        else:
+            latency_ms = each.value if latency_ms is None else max(latency_ms, each.value)
+        found[key] = Figures(lag, latency_ms)
+    return found
+
+
+_NO_FIGURES: Final = Figures()

@@ -31,6 +31,10 @@ class ClientConnection:
     throttles: int  # how often it was not read, because the client was above a quota
     throttled_s: float
     is_throttled: bool  # now
+    # The worst that clients of this principal and client id push to the broker. None: they push
+    # none.
+    lag: int | None = None  # records behind the end of a partition
+    latency_ms: float | None = None  # the average time of a request
 
 
 class ConnectionAdmin(AdminPart):
@@ -85,4 +89,6 @@ def _connection(told: pb.DescribeConnectionsResponse.Connection) -> ClientConnec
         told.throttles,
         told.throttled_ms / 1000,
         told.is_throttled,
+        told.pushed_lag if told.HasField("pushed_lag") else None,
+        told.pushed_latency_ms if told.HasField("pushed_latency_ms") else None,
     )

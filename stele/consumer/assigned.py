@@ -33,8 +33,16 @@ class AssignedPartitions:
         view.metrics.begin(self._measured)
 
     def _measured(self) -> Measured:
+        lags = [
+            each.high_watermark - each.offset
+            for each in self.positions.values()
+            if each.offset is not None and each.high_watermark >= 0
+        ]
         return Measured(
-            {f"{_METRICS}assigned.partitions": len(self.positions)},
+            {
+                f"{_METRICS}assigned.partitions": len(self.positions),
+                f"{_METRICS}fetch.manager.records.lag.max": max([0, *lags]),
+            },
             {
                 f"{_METRICS}connection.creation.total": self._view.metrics.connections,
                 f"{_METRICS}fetch.manager.records.consumed.total": self._consumed_records,

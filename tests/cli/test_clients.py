@@ -29,6 +29,8 @@ CONNECTION = ClientConnection(
     throttles=0,
     throttled_s=0.0,
     is_throttled=False,
+    lag=17,
+    latency_ms=2.345,
 )
 
 
@@ -71,7 +73,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> _Admin:
 def test_connections_are_listed(admin: _Admin, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["clients", "--principal", "User:ann"]) == 0
     _, line = capsys.readouterr().out.splitlines()
-    shown = "1 orders User:ann java 4.1 EXTERNAL 10.0.0.9:5555 61 1000 2000 30 2 0.0"
+    shown = "1 orders User:ann java 4.1 EXTERNAL 10.0.0.9:5555 61 1000 2000 30 2 0.0 17 2.35"
     assert line.split() == shown.split()
     assert main.run(["clients", "--client-id", "orders", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

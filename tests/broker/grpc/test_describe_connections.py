@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,9 @@ from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.authorization.caller import NODE_ITSELF
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import api_versions, list_config_resources
+from stele.wire.kafka.messages import get_telemetry_subscriptions as getting
+from stele.wire.kafka.messages import push_telemetry as pushing
+from stele.wire.otlp import Metric, metrics_data
 from stele.wire.v1 import admin_pb2 as pb
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_apis import Client, Edges
@@ -23,8 +27,8 @@ Connection = pb.DescribeConnectionsResponse.Connection
 
 
 class Bench:
-    def __init__(self, authorizer: FakeAuthorizer | None = None) -> None:
-        self.edges = Edges(authorizer)
+    def __init__(self, authorizer: FakeAuthorizer | None = None, **settings: str) -> None:
+        self.edges = Edges(authorizer, **settings)
         self.clients: list[Client] = []
         context = replace(
             self.edges.context, connections=lambda: [each.protocol for each in self.clients]
@@ -91,6 +95,38 @@ async def test_the_time_of_throttles_is_added_up_without_their_overlap() -> None
     await asyncio.sleep(1.0)
     (told,) = (await bench.describe()).connections
     assert (told.throttles, told.throttled_ms, told.is_throttled) == (2, 4500, False)
+
+
+LAG = "org.apache.kafka.consumer.fetch.manager.records.lag.max"
+LATENCY = "org.apache.kafka.producer.node.request.latency.avg"
+
+
+async def push(client: Client, *metrics: Metric) -> None:
+    asked = await client.call(getting.API, 0, getting.GetTelemetrySubscriptionsRequest())
+    request = pushing.PushTelemetryRequest(
+        asked.client_instance_id,
+        asked.subscription_id,
+        metrics=metrics_data(metrics, resource={}, since_ns=1, now_ns=2),
+    )
+    assert (await client.call(pushing.API, 0, request)).error_code == ErrorCode.NONE
+
+
+@virtual
+async def test_connections_show_the_worst_that_their_clients_push() -> None:
+    bench = Bench(telemetry_receiver="prometheus")
+    first, second, other = [await bench.connected() for _ in range(3)]
+    other.protocol.principal = "User:ann"
+    await push(first, Metric(LAG, 7.0, {"topic": "t"}), Metric(LAG, 9.0, {"topic": "u"}))
+    (told, *_) = (await bench.describe()).connections
+    assert (told.pushed_lag, told.HasField("pushed_latency_ms")) == (9, False)
+    await push(
+        second, Metric(LAG, 3.0), Metric(LATENCY, 2.5), Metric(LATENCY, math.nan, {"n": "2"})
+    )
+    await push(other, Metric("org.apache.kafka.producer.record.send.rate", 5.0))
+    one, two, three = (await bench.describe()).connections
+    assert (one.pushed_lag, one.pushed_latency_ms) == (9, 2.5)
+    assert (two.pushed_lag, two.pushed_latency_ms) == (9, 2.5)
+    assert not three.HasField("pushed_lag")
 
 
 @virtual

@@ -51,6 +51,7 @@ async def test_a_producer_and_a_consumer_push_what_they_measure(clients: Clients
         assert sent[f"{PRODUCER}buffer.available.bytes"] == 32 * 1024 * 1024
         assert shown(clients, "c")[f"{CONSUMER}fetch.manager.records.consumed.total"] == 10
         assert shown(clients, "c")[f"{CONSUMER}assigned.partitions"] == 4
+        assert shown(clients, "c")[f"{CONSUMER}fetch.manager.records.lag.max"] == 0
         pushes = count(clients, "pushes_total")
         await asyncio.sleep(5.0)
         assert 8 <= count(clients, "pushes_total") - pushes <= 10, "two clients, each second"
