@@ -14,6 +14,7 @@ from stele.errors import ApiError, BufferFullError, ClosedError, ErrorCode
 from stele.producer.accumulator import Accumulator
 from stele.producer.arguments import LATEST_TIME_MS
 from stele.producer.destinations import Destinations
+from stele.producer.prepared import PreparedTransactions
 from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, on_stage
 
@@ -30,6 +31,7 @@ async def test_a_producer_has_the_real_world_unless_it_gets_another_one() -> Non
     async with Producer("127.0.0.1:9") as producer:
         assert producer.throttled_s == 0
         assert producer.in_flight(1) == 0
+    await PreparedTransactions("127.0.0.1:9").close()
 
 
 def test_what_other_threads_hand_over_fits_into_the_buffer() -> None:
@@ -55,12 +57,13 @@ async def test_a_thread_hands_nothing_over_before_those_that_wait_for_room(stage
     assert accumulator.hand_over(1, has_waited=False)
 
 
+@pytest.mark.parametrize("name", ["\ud800", b"bytes", 1])
 @on_stage
-async def test_a_header_has_a_name_that_can_be_encoded(stage: Stage) -> None:
+async def test_a_header_has_a_name_that_can_be_encoded(stage: Stage, name: Any) -> None:
     stage.cluster.create("t")
     async with stage.producer() as producer:
         with pytest.raises(ApiError, match="a header's name must be text") as refused:
-            await producer.send("t", b"v", headers={"\ud800": b""})
+            await producer.send("t", b"v", headers={name: b""})
         assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
