@@ -24,7 +24,7 @@ from stele.errors import (
 from stele.producer.partitioner import partition_of
 from stele.producer.producer import Producer, TopicUnknownError
 from stele.records import ProducerRecord
-from stele.wire.batch import HEADER_SIZE, BatchBuilder, read_header
+from stele.wire.batch import HEADER_SIZE, BatchBuilder, decode, read_header
 from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, on_stage
 
@@ -479,6 +479,18 @@ async def test_everything_once_and_in_order_through_any_weather(
                 stage.cluster.move_leader(topic.partitions[i % 3], moves.pop())
     for number in range(3):
         assert stage.cluster.values("t", number) == [b"%d" % i for i in range(number, 90, 3)]
+
+
+@on_stage
+async def test_a_tombstone_has_a_key_and_no_value(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        delivery = await producer.send("t", None, key=b"k", headers={"h": None})
+        await producer.flush()
+        assert (await delivery).offset == 0
+    (batch,) = stage.cluster.partition().batches
+    (record,) = decode(batch)
+    assert (record.key, record.value, list(record.headers)) == (b"k", None, [("h", None)])
 
 
 @on_stage

@@ -11,6 +11,7 @@ import pytest
 from stele.errors import BufferFullError, DeliveryTimeoutError, ErrorCode
 from stele.ids import TopicPartition
 from stele.producer.producer import Producer
+from stele.wire.kafka.messages import init_producer_id
 from stele.wire.kafka.messages.produce import ProduceRequest
 from tests.support.stele import FakePartition, Fault, Stage, on_stage
 from tests.support.stele_kafka import ANSWERS
@@ -84,6 +85,23 @@ def _leave_without_leader(stage: Stage, partition: FakePartition) -> None:
     stage.cluster.kill(partition.leader)
     stage.cluster.move_leader(partition, -1)
     stage.cluster.metadata_offset += 1
+
+
+@on_stage
+async def test_says_why_there_is_no_producer_id(stage: Stage) -> None:
+    def refuse(broker: int, request: Any) -> init_producer_id.InitProducerIdResponse:
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return init_producer_id.InitProducerIdResponse(error_code=code)
+
+    stage.cluster.create("t")
+    stage.cluster.answer(init_producer_id.API, refuse)
+    async with stage.producer(linger_ms=0) as producer:
+        await producer.partitions_for("t")
+        await producer.send("t", b"v")
+        assert producer.why() == {T0: "1 records: waits for a producer id"}
+        why = await line(producer, has("COORDINATOR_LOAD_IN_PROGRESS"))
+        assert why == "1 records: no producer id yet: COORDINATOR_LOAD_IN_PROGRESS"
+        await producer.abort()
 
 
 @on_stage
