@@ -45,8 +45,8 @@ BESIDE_MEMBERS: Final = 4
 SLICE_S: Final = 0.001
 """After so much time the logs of a group that has ended let other work of the loop go first."""
 
-MEMBER_FLOOR_S: Final = 0.00002
-"""To tell a log that it is on disk costs at least so much: in the simulator work takes no time."""
+SLICE_MEMBERS: Final = 50
+"""A slice has at most so many logs, since in the simulator work takes no time."""
 
 
 class Member(Protocol):
@@ -107,7 +107,7 @@ class GroupCommit:
         if self.failure is not None:
             return
         self._order.add(member)
-        if not self._is_due:
+        if not self._is_due:  # usually it is
             self._kick()
 
     def remove(self, member: Member) -> None:
@@ -122,7 +122,7 @@ class GroupCommit:
 
     def _kick(self) -> None:
         """Some log may wait for a group."""
-        if self._is_due or not self._order.is_ready or not _loop_runs():
+        if self._is_due or not self._order.ready or not _loop_runs():
             return
         # A group begins after the events at hand, since their writes can share it.
         if self._first is None:
@@ -156,14 +156,14 @@ class GroupCommit:
 
     def _begin_first(self) -> None:
         self._is_due = False
-        while self._first is None and self._order.is_ready:
+        while self._first is None and self._order.ready:
             self._begin(is_beside=False)
         self._kick()  # a log may have come while the first group began
 
     def _begin_beside(self) -> None:
         """Logs wait no longer for the first group, if it is still under way."""
         self._is_patient = False
-        if self._first is not None and self._beside is None and self._order.is_ready:
+        if self._first is not None and self._beside is None and self._order.ready:
             self._begin(is_beside=True)
         self._kick()
 
@@ -227,7 +227,8 @@ class GroupCommit:
         """Tell the logs of a group that is on disk, one slice at a time."""
         began_s, told = self._clock.monotonic(), 0
         while group.tickets and self.failure is None:
-            if told and max(self._clock.monotonic() - began_s, told * MEMBER_FLOOR_S) >= SLICE_S:
+            is_long = told and self._clock.monotonic() - began_s >= SLICE_S
+            if is_long or told == SLICE_MEMBERS:
                 asyncio.get_running_loop().call_soon(self._go_on, group)
                 self._tell_settled()
                 return
@@ -240,8 +241,10 @@ class GroupCommit:
                 logger.exception("after the sync of %s", member.name)
             self._order.release(member)
         self._unfinished -= 1
-        self._tell_settled()
-        self._rest()
+        if self._waiting:
+            self._tell_settled()
+        if self._closing:
+            self._rest()
 
     def _go_on(self, group: _Group) -> None:
         self._finish(group)

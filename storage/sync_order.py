@@ -20,10 +20,11 @@ M = TypeVar("M")
 class SyncOrder(Generic[M]):
     """The logs that need a sync, each with the period in which it was added."""
 
-    __slots__ = ("_again", "_busy", "_left", "_period", "_ready", "settled")
+    __slots__ = ("_again", "_busy", "_left", "_period", "ready", "settled")
 
     def __init__(self) -> None:
-        self._ready: dict[M, int] = {}  # may be in the next group, in the order of their coming
+        self.ready: dict[M, int] = {}
+        """May be in the next group, in the order of their coming. Only this class changes it."""
         self._busy: dict[M, int] = {}  # in a group
         self._again: dict[M, int] = {}  # in a group, and written since it began
         self._left: dict[int, int] = {}  # how many of a period are in one of the three, by period
@@ -31,44 +32,39 @@ class SyncOrder(Generic[M]):
         self.settled = 0
         """All logs that were added in earlier periods have been synced."""
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there is a log for another group."""
-        return bool(self._ready)
-
     def add(self, member: M) -> None:
         """``member`` was written."""
-        waiting = self._again if member in self._busy else self._ready
+        waiting = self._again if member in self._busy else self.ready
         if member not in waiting:
             waiting[member] = self._period
             self._left[self._period] = self._left.get(self._period, 0) + 1
 
     def remove(self, member: M) -> None:
         """``member`` needs no further sync. A group that it is in goes on."""
-        for waiting in (self._ready, self._again):
+        for waiting in (self.ready, self._again):
             if member in waiting:
                 self._settle(waiting.pop(member))
 
     def take(self, most: int | None) -> list[M]:
         """A group begins: the members in it, at most so many."""
-        if most is None or most >= len(self._ready):
-            members = list(self._ready)
+        if most is None or most >= len(self.ready):
+            members = list(self.ready)
             if self._busy:
-                self._busy.update(self._ready)
-                self._ready = {}
+                self._busy.update(self.ready)
+                self.ready = {}
             else:
-                self._busy, self._ready = self._ready, self._busy
+                self._busy, self.ready = self.ready, self._busy
             return members
-        members = list(itertools.islice(self._ready, most))
+        members = list(itertools.islice(self.ready, most))
         for member in members:
-            self._busy[member] = self._ready.pop(member)
+            self._busy[member] = self.ready.pop(member)
         return members
 
     def release(self, member: M) -> None:
         """The group of ``member`` has ended, and it may be in another one."""
         self._settle(self._busy.pop(member))
         if self._again and member in self._again:
-            self._ready[member] = self._again.pop(member)
+            self.ready[member] = self._again.pop(member)
 
     def barrier(self) -> int | None:
         """The period of everything added so far, which is over when ``settled`` is greater. None:
@@ -80,7 +76,7 @@ class SyncOrder(Generic[M]):
 
     def clear(self) -> None:
         """No further group begins. Those that have begun go on."""
-        for waiting in (self._ready, self._again):
+        for waiting in (self.ready, self._again):
             for period in waiting.values():
                 self._settle(period)
             waiting.clear()

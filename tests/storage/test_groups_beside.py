@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from storage.errors import StorageError
-from storage.group_commit import BESIDE_MEMBERS, MEMBER_FLOOR_S, PATIENCE_S, SLICE_S, GroupCommit
+from storage.group_commit import BESIDE_MEMBERS, PATIENCE_S, SLICE_MEMBERS, GroupCommit
 from storage.log_types import SyncTicket
 from tests.support.storage import MemoryDisk
 from tests.support.timing import HandClock
@@ -217,7 +217,7 @@ async def test_few_records_are_told_before_many(groups: Groups) -> None:
 
 async def test_a_large_group_is_told_in_slices(groups: Groups) -> None:
     """Between two slices the loop does other work, and the next group begins."""
-    number = round(3.5 * SLICE_S / MEMBER_FLOOR_S)
+    number = SLICE_MEMBERS * 7 // 2
     logs = [groups.log(str(number)) for number in range(number)]
     for log in logs:
         groups.commit.add(log)
@@ -230,7 +230,7 @@ async def test_a_large_group_is_told_in_slices(groups: Groups) -> None:
     while len(groups.told) < number:
         await asyncio.sleep(0)
         seen.append(len(groups.told))
-    assert max(b - a for a, b in itertools.pairwise(seen)) <= SLICE_S / MEMBER_FLOOR_S
+    assert max(b - a for a, b in itertools.pairwise(seen)) <= SLICE_MEMBERS
     assert len(set(seen) - {0}) == 4
     assert groups.disk.names == [["next"]]
     await groups.disk.end(0)
@@ -239,7 +239,7 @@ async def test_a_large_group_is_told_in_slices(groups: Groups) -> None:
 
 
 async def test_a_failure_between_two_slices_stops_the_rest(groups: Groups) -> None:
-    number = 2 * round(SLICE_S / MEMBER_FLOOR_S)
+    number = 2 * SLICE_MEMBERS
     for log in [groups.log(str(number)) for number in range(number)]:
         groups.commit.add(log)
     await asyncio.sleep(0.001)

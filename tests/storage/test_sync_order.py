@@ -73,7 +73,7 @@ class Beside(RuleBasedStateMachine):
     @invariant()
     def a_free_log_is_ready(self) -> None:
         busy = {log for group in self.groups for log in group}
-        assert self.order.is_ready == any(log not in busy for log in self.unsynced)
+        assert set(self.order.ready) == {log for log in self.unsynced if log not in busy}
 
 
 TestSyncOrder = Beside.TestCase
