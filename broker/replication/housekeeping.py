@@ -74,9 +74,8 @@ class Housekeeping:
         unsettled = self._replicas.unsettled
         for partition in list(unsettled):
             replica = self._replicas.by_id.get(partition)
-            is_online = replica is not None and replica.state is ReplicaState.ONLINE
-            if replica is None or not is_online or not replica.machine.is_leader:
-                del unsettled[partition]
+            if replica is None or replica.state is not ReplicaState.ONLINE:
+                del unsettled[partition]  # nobody can tell who lags
                 continue
             self._replicas.carry_out(replica, replica.machine.ticked(now_ms))
             if replica.machine.is_settled:

@@ -187,15 +187,16 @@ class Replicas:
 
     def _count_proposal(self, replica: Replica, proposed: Proposed) -> None:
         growth = len(proposed.isr) - len(replica.machine.state.isr)
-        if growth:
-            logger.info(
-                "%r: the ISR %s is to %s: %s",
-                replica,
-                list(replica.machine.state.isr),
-                "grow" if growth > 0 else "shrink",
-                [member.broker_id for member in proposed.isr],
-            )
         if growth > 0:
             self.counters.isr_expands_total += 1
         elif growth < 0:
             self.counters.isr_shrinks_total += 1
+        else:
+            return  # it only says that the leader has recovered
+        logger.info(
+            "%r: the ISR %s is to %s: %s",
+            replica,
+            list(replica.machine.state.isr),
+            "grow" if growth > 0 else "shrink",
+            [member.broker_id for member in proposed.isr],
+        )

@@ -172,6 +172,7 @@ async def test_a_damaged_log_is_given_up_and_the_others_go_on(
     assert node.manager.cleaner.rounds == rounds
     told = [each for each in caplog.messages if "cannot be compacted" in each]
     assert len(told) == 1
+    assert node.manager.cleaner.uncleanable_in(cluster[1].directory) == 0, "it is in another one"
     assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
     cluster.delete_topic()
     await until(lambda: not node.holds())

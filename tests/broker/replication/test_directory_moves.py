@@ -201,6 +201,7 @@ async def test_a_replica_is_not_made_in_the_directory_that_failed_since_it_was_a
     await until(lambda: node.image.topic(TOPIC) is not None)
     assert await move(node, OTHER_DIRECTORY) is ErrorCode.REPLICA_NOT_AVAILABLE
     node.directories[1].offline = OSError("it failed")
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.KAFKA_STORAGE_ERROR
     cluster.change(replicas=(1, 2))
     await until(node.holds)
     assert place(node) == DIRECTORY
@@ -279,6 +280,20 @@ async def test_a_copy_of_a_topic_that_was_deleted_meanwhile_is_deleted_at_the_st
     cluster.register(node)
     await until(lambda: on_disk(node) == [])
     assert futures(node) == []
+
+
+@with_topic(settings=SLOW)
+async def test_an_unfinished_copy_is_begun_anew_at_the_start(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    writer = Writer(node)
+    await writer.write(40, size=20_000)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await begun(node, OTHER_DIRECTORY)
+    await crash(cluster, node, power=False)
+    await begun(node, OTHER_DIRECTORY)
+    hurry(node)
+    await moved(node, OTHER_DIRECTORY)
+    writer.check(await values(node))
 
 
 @with_topic(settings=SLOW)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from broker.replication.types import FetchEntry
+from metadata.partitions import RECOVERING
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import metadata_pb2 as pb
@@ -376,3 +377,17 @@ async def test_a_topic_made_again_under_its_name_begins_empty(cluster: ReplicaCl
     await until(lambda: cluster[1].holds(again))
     result = await cluster[1].produce(partition=again)
     assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
+
+
+@with_topic((1, 2))
+async def test_a_leader_that_says_that_it_has_recovered_changes_no_isr(
+    cluster: ReplicaCluster,
+) -> None:
+    change = pb.PartitionChangeRecord(
+        topic_id=P0.topic_id, partition=0, leader=1, leader_recovery_state=RECOVERING
+    )
+    cluster.commit(pb.MetadataRecord(partition_change=change))
+    await until(lambda: len(cluster.proposals) > 0)
+    assert set(cluster.proposals) == {(1, 2)}
+    counters = cluster[1].manager.measures.counters()
+    assert (counters.isr_expands_total, counters.isr_shrinks_total) == (0, 0)

@@ -85,6 +85,18 @@ async def test_a_follower_that_is_not_in_sync_gets_no_more_than_the_leaders_rate
     await until(lambda: 3 in cluster.state().isr)
 
 
+@with_topic(settings={"replica_fetch_wait_max_ms": 20_000, "replica_lag_time_max_ms": 30_000})
+async def test_a_fetch_that_waits_for_quota_is_answered_as_soon_as_there_is_some(
+    cluster: ReplicaCluster,
+) -> None:
+    """Not only when its own time is over."""
+    await fall_behind(cluster)
+    throttle(cluster, LEADERS)
+    come_back(cluster)
+    await check_rate(cluster, 4)
+    await until(lambda: 3 in cluster.state().isr, within_s=10)
+
+
 @with_topic((1, 2, 3), (2, 1, 3), settings={"replica_fetch_max_bytes": 10_000})
 async def test_a_follower_that_is_not_in_sync_asks_for_no_more_than_its_own_rate(
     cluster: ReplicaCluster,
