@@ -34,6 +34,7 @@ from broker.service.context import BrokerContext, MetadataLog
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
 from broker.service.telemetry import ClientTelemetry
+from broker.service.telemetry_export import security_of
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.features import metadata_version
 from metadata.image import MetadataImage
@@ -49,7 +50,6 @@ from runtime.orderly_end import OrderlyEnd
 from runtime.tls.listeners import TlsListeners
 from stele.config import ClientWorld
 from stele.errors import ApiError
-from stele.security.client_security import PLAINTEXT
 from storage.directory import LogDirectory
 from world.world import World
 
@@ -110,7 +110,7 @@ class Broker:
         self._certificates = CertificateChanges(config.node_id, config.security, tls)
         self._quotas = BrokerQuotas(config, authorizer, world.clock, registry)
         self._telemetry = ClientTelemetry.of(
-            config, world.clock, world.rng, registry, world.network.secured(PLAINTEXT)
+            config, world.clock, world.rng, registry, world.network.secured(security_of(config))
         )
         self._kafka = KafkaServer(
             config, world.network, registry, tls, self._quotas.addresses, world.clock

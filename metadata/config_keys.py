@@ -167,7 +167,7 @@ _NODE = (
     ConfigKey(
         "telemetry.otlp.endpoint", Type.STRING, "",
         "The host:port of a collector of OpenTelemetry, to which a broker passes on by gRPC what "
-        "clients push, in plaintext. If empty, it does not.",
+        "clients push. If empty, it does not.",
     ),
     # Who may do what.
     ConfigKey(

@@ -437,6 +437,17 @@ class NodeSettings:
         "Each is a time series of its own. Clients that were silent longest go first.",
         minimum=0,
     )
+    telemetry_otlp_security_protocol = string(
+        "PLAINTEXT",
+        "How brokers speak with the collector at telemetry.otlp.endpoint. With SSL the collector "
+        "proves its name by a certificate.",
+        allowed=("PLAINTEXT", "SSL"),
+    )
+    telemetry_otlp_ssl_truststore_location = string(
+        "",
+        "The PEM or PKCS12 file of the authorities that may have issued the certificate of the "
+        "collector at telemetry.otlp.endpoint. If empty, those of the system.",
+    )
     # Traces of requests, which Kafka has not.
     telemetry_traces_sample = double(
         0.0,

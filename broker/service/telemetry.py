@@ -92,7 +92,7 @@ class ClientTelemetry:
         registry: MetricsRegistry,
         connector: Connector,
     ) -> ClientTelemetry | None:
-        """None: there is no receiver for metrics. ``connector``: to a collector, in plaintext."""
+        """None: there is no receiver for metrics. ``connector``: to a collector."""
         endpoint = config.telemetry_otlp_endpoint
         if not config.telemetry_receiver and endpoint is None:
             return None

@@ -8,9 +8,11 @@ from collections import deque
 from typing import Final
 
 from broker.telemetry.series import ClientLabels
+from runtime.config.node import NodeConfig
 from runtime.grpc.protobuf_fields import TooManyFieldsError, fields
 from runtime.metrics.registry import MetricsRegistry
-from stele.addresses import Address
+from stele.addresses import Address, SecurityProtocol
+from stele.security.client_security import PLAINTEXT, ClientSecurity, Store, TlsSettings
 from stele.wire.otlp import resource_metrics
 from stele.world import Connector, RpcError
 
@@ -20,6 +22,14 @@ METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export
 QUEUE_BYTES_MAX: Final = 4 * 1024 * 1024
 _RESOURCES_MAX: Final = 1_000
 _TIMEOUT_S: Final = 10.0
+
+
+def security_of(config: NodeConfig) -> ClientSecurity:
+    """What the channel to the collector is protected with."""
+    if config.telemetry_otlp_security_protocol == SecurityProtocol.PLAINTEXT.value:
+        return PLAINTEXT
+    truststore = Store(location=config.telemetry_otlp_ssl_truststore_location or None)
+    return ClientSecurity(protocol=SecurityProtocol.SSL, tls=TlsSettings(truststore=truststore))
 
 
 class OtlpExport:
