@@ -312,4 +312,5 @@ _DEFAULTS = {
     "uuid": "ZERO_UUID",
     "string": "''",
     "bytes": "b''",
+    "records": "b''",
 }

@@ -13,6 +13,7 @@ from stele.wire.kafka.definitions import (
     consumer_groups,
     data,
     groups,
+    share_groups,
     transactions,
 )
 from stele.wire.kafka.schema import ApiSchema, parse
@@ -22,6 +23,7 @@ TEXTS = (
     cluster.TEXT,
     groups.TEXT,
     consumer_groups.TEXT,
+    share_groups.TEXT,
     administration.TEXT,
     access.TEXT,
     transactions.TEXT,

@@ -1,0 +1,114 @@
+"""WriteShareGroupState, API key 85. Generated: scripts/generate-kafka."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stele.wire.kafka.api import ZERO_UUID, Api, ApiKey, Struct
+
+
+class StateBatch(Struct):
+    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+
+    def __init__(
+        self,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_state: int = 0,
+        delivery_count: int = 0,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.delivery_state = delivery_state
+        self.delivery_count = delivery_count
+
+
+class PartitionData(Struct):
+    __slots__ = (
+        "partition",
+        "state_epoch",
+        "leader_epoch",
+        "start_offset",
+        "delivery_complete_count",
+        "state_batches",
+    )
+
+    def __init__(
+        self,
+        partition: int = 0,
+        state_epoch: int = 0,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+        delivery_complete_count: int = -1,
+        state_batches: list[StateBatch] | None = None,
+    ) -> None:
+        self.partition = partition
+        self.state_epoch = state_epoch
+        self.leader_epoch = leader_epoch
+        self.start_offset = start_offset
+        self.delivery_complete_count = delivery_complete_count
+        self.state_batches: list[StateBatch] = [] if state_batches is None else state_batches
+
+
+class WriteStateData(Struct):
+    __slots__ = ("topic_id", "partitions")
+
+    def __init__(
+        self,
+        topic_id: bytes = ZERO_UUID,
+        partitions: list[PartitionData] | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions: list[PartitionData] = [] if partitions is None else partitions
+
+
+class WriteShareGroupStateRequest(Struct):
+    __slots__ = ("group_id", "topics")
+
+    def __init__(self, group_id: str = "", topics: list[WriteStateData] | None = None) -> None:
+        self.group_id = group_id
+        self.topics: list[WriteStateData] = [] if topics is None else topics
+
+
+class PartitionResult(Struct):
+    __slots__ = ("partition", "error_code", "error_message")
+
+    def __init__(
+        self,
+        partition: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+
+
+class WriteStateResult(Struct):
+    __slots__ = ("topic_id", "partitions")
+
+    def __init__(
+        self,
+        topic_id: bytes = ZERO_UUID,
+        partitions: list[PartitionResult] | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions: list[PartitionResult] = [] if partitions is None else partitions
+
+
+class WriteShareGroupStateResponse(Struct):
+    __slots__ = ("results",)
+
+    def __init__(self, results: list[WriteStateResult] | None = None) -> None:
+        self.results: list[WriteStateResult] = [] if results is None else results
+
+
+API: Final = Api(
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    (StateBatch, PartitionData, WriteStateData, PartitionResult, WriteStateResult),
+    min_version=0,
+    max_version=1,
+    flexible_from=0,
+)
