@@ -422,6 +422,32 @@ async def test_a_newer_fetch_of_a_follower_without_a_session_answers_its_earlier
     assert not consumer.done(), "nothing is committed"
 
 
+@with_topic
+async def test_a_follower_hears_of_a_divergence_and_of_an_error_without_waiting(
+    cluster: ReplicaCluster,
+) -> None:
+    leader = cluster[1]
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.leader_epoch == 1)
+    await leader.produce()
+    began = cluster.simulation.now
+    for offset, last_epoch, error in (
+        (1, 0, ErrorCode.NONE),
+        (9, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ):
+        answer = await leader.fetch(
+            offset,
+            epoch=1,
+            last_epoch=last_epoch,
+            max_wait_ms=60_000,
+            replica_id=2,
+            replica_epoch=cluster[2].epoch,
+        )
+        assert (answer.error, answer.records) == (error, [])
+        assert (answer.diverging is not None) is (error is ErrorCode.NONE)
+    assert cluster.simulation.now < began + 1
+
+
 def test_an_answer_hands_over_a_bounded_number_of_producers_and_at_least_one_for_each_log() -> None:
     reading = Reading(AskedFetch([], lambda _: None), 1, BrokerStatus(), None)
     assert [reading.take_producers() for _ in range(3)] == [512, 1, 1]
