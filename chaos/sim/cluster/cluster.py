@@ -255,7 +255,7 @@ def _epoch(node: SimNode) -> int:
 def _config(node_id: int, host: str, roles: str, common: Mapping[str, str]) -> NodeConfig:
     own = {"process.roles": roles, "node.id": str(node_id)}
     if "broker" not in roles:
-        common = {key: value for key, value in common.items() if not _is_of_brokers(key)}
+        common = {key: value for key, value in common.items() if not _is_of_brokers(key, common)}
     if "controller" in roles:
         own["controller.listener"] = f"{host}:{CONTROLLER_PORT}"
     if "broker" in roles:
@@ -264,8 +264,9 @@ def _config(node_id: int, host: str, roles: str, common: Mapping[str, str]) -> N
     return from_settings({"log.dirs": "/data", **common, **own})
 
 
-def _is_of_brokers(key: str) -> bool:
-    of_controllers = "listener.name.controller."
-    return key in _LISTENERS or (
-        key.startswith("listener.name.") and not key.startswith(of_controllers)
-    )
+def _is_of_brokers(key: str, common: Mapping[str, str]) -> bool:
+    """A controller knows its own listeners, and the one by which it asks brokers whether they
+    live."""
+    inter_broker = common.get("inter.broker.listener.name", "PLAINTEXT").lower()
+    known = ("listener.name.controller.", f"listener.name.{inter_broker}.")
+    return key in _LISTENERS or (key.startswith("listener.name.") and not key.startswith(known))
