@@ -73,6 +73,7 @@ class GroupsService:
     async def _find(
         self, caller: Caller, request: pb.FindCoordinatorRequest
     ) -> pb.FindCoordinatorResponse:
+        check_count(len(request.groups), "groups")
         response = pb.FindCoordinatorResponse()
         await tell_coordinators(
             Coordinators(self._context, caller, GROUPS),

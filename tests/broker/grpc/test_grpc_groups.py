@@ -320,6 +320,18 @@ def test_metadata_that_are_too_large_say_how_large_they_are() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("method", ["FindCoordinator", "DescribeGroups", "DeleteGroups"])
+def test_a_request_that_names_too_many_groups_is_refused_as_a_whole(method: str) -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        request = getattr(pb, f"{method}Request")(groups=["g"] * (NAMED_MAX + 1))
+        with pytest.raises(RpcError, match="10001 groups are too many") as caught:
+            await ask(edges, method, request, getattr(pb, f"{method}Response"))
+        assert caught.value.code is RpcCode.INVALID_ARGUMENT
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("method", ["FindCoordinator", "OffsetFetch", "DescribeGroups"])
 def test_garbage_is_an_invalid_argument(method: str) -> None:
     async def main() -> None:
