@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from itertools import accumulate
 
 import pytest
@@ -51,7 +52,7 @@ class Uses:
             end = begin + WINDOW_S
             if end > self.times[-1]:
                 return
-            last = next(i for i, time in enumerate(self.times) if time >= end)
+            last = bisect_left(self.times, end)
             most, least = sums[last] - sums[first], sums[last] - sums[first + 1]
             assert most <= RATE * (WINDOW_S + slack_s), f"from {begin:.3f} s on"
             assert least >= RATE * (WINDOW_S - slack_s) - 1, f"from {begin:.3f} s on"
