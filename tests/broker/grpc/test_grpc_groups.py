@@ -256,18 +256,6 @@ def test_another_coordinator_and_a_denial_are_answered(
     run_virtual(main())
 
 
-@pytest.mark.parametrize("method", ["DescribeGroups", "DeleteGroups"])
-def test_too_many_groups_are_too_many(method: str) -> None:
-    async def main() -> None:
-        edges = await edges_with_groups()
-        request = pb.DeleteGroupsRequest(groups=["g"] * (NAMED_MAX + 1))
-        with pytest.raises(RpcError) as refused:
-            await ask(edges, method, request, pb.DeleteGroupsResponse)
-        assert refused.value.code is RpcCode.INVALID_ARGUMENT
-
-    run_virtual(main())
-
-
 def test_a_group_of_the_consumer_protocol_is_described() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
