@@ -18,7 +18,6 @@ from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
 from chaos.sim.runs.mutants.rare_catalogue import RARE
 from chaos.sim.runs.mutants.token_catalogue import TOKENS
 from chaos.sim.runs.mutants.transaction_catalogue import TRANSACTIONS
-from chaos.sim.work.load import LoadKind
 
 RAFT = [
     bug(
@@ -257,30 +256,6 @@ CONTROLLER = [
         "registration.broker_epoch != member.broker_epoch",
         "",
         "outdated_newcomer",
-    ),
-    Mutant(
-        "storage: write the whole index of aborted transactions anew at recovery",
-        (
-            Edit(
-                "storage/txn_index.py",
-                "TxnIndex.replace_behind",
-                "write_entries(disk, self.path, size, data)",
-                "write_entries(disk, self.path, 0, encode_aborted([*kept, *entries]))",
-            ),
-        ),
-        load=LoadKind.LIGHT,
-    ),
-    Mutant(
-        "controller: take the late registration of an earlier process",
-        (
-            Edit(
-                "controller/cluster.py",
-                "register",
-                "request.incarnation_id in existing.earlier_incarnations",
-                "False",
-            ),
-        ),
-        load=LoadKind.LIGHT,
     ),
     bug(
         "controller: elect whoever is there",
