@@ -85,6 +85,7 @@ MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "there is no such fetch session: begin a new one",
     ErrorCode.INVALID_FETCH_SESSION_EPOCH: "the fetch session is out of step: begin a new one",
     ErrorCode.LISTENER_NOT_FOUND: "the leader has no address on the listener that was asked",
+    ErrorCode.FENCED_STATE_EPOCH: "the state epoch of the share partition is an old one",
     ErrorCode.FENCED_LEADER_EPOCH: "the leader epoch is an old one: refresh the metadata",
     ErrorCode.UNKNOWN_LEADER_EPOCH: "the leader epoch is newer than this broker knows: try again",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the codec is not supported",

@@ -185,6 +185,7 @@ def test_the_lag_of_the_group_is_reported(prometheus: Prometheus) -> None:
 
 KAFKAS_NAME = re.compile(r"\([\w./, '-]+\)\.?$")
 OURS = {
+    "stele_revoked_sessions_total",
     "stele_broker_fencings_total", "stele_cleaner_rounds_total", "stele_connection_memory_bytes",
     "stele_connections_closed_total", "stele_connections_refused_by_address",
     "stele_connections_refused_total", "stele_connections_waiting_for_a_turn",
