@@ -36,6 +36,8 @@ def test_what_keeps_a_node_from_starting(config: Path, capsys: pytest.CaptureFix
         ("fatal", "node 1, listener NODES"),
         ("fatal", "node 1, listener CONTROLLER"),
     }
+    assert main.run(["format", "--config", str(config)]) == 0
+    capsys.readouterr()
     assert main.run(["server", str(config)]) == main.EXIT_FAILED
     said = capsys.readouterr().err
     assert said.startswith("stele: listener NODES and CONTROLLER: a node with the same settings")
