@@ -14,7 +14,7 @@ from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
 from stele.admin.descriptions import ConfigResource
 from stele.cluster.kafka_connection import KafkaConnection
-from stele.errors import ApiError, BulkError, ErrorCode, SteleError
+from stele.errors import ErrorCode, SteleError
 from stele.wire.compression import Compression, compress
 from stele.wire.kafka.messages import get_telemetry_subscriptions as getting
 from stele.wire.kafka.messages import push_telemetry as pushing
@@ -181,7 +181,7 @@ class Telemetry(Work):
             try:
                 async with self.site.admin() as admin:
                     await admin.alter_configs({_SUBSCRIPTION: self._wanted()})
-            except (ApiError, BulkError):
+            except SteleError:
                 self.counts["changes of a subscription that failed"] += 1
 
     async def _run(self, number: int) -> None:
