@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Final, NamedTuple, Self
 
 from chaos.sim.cluster.cluster import SimCluster
@@ -37,7 +36,7 @@ class Left(NamedTuple):
     """What a process has left of a log."""
 
     end_offset: int  # of the whole batches that follow each other, up to the first torn one
-    first_base: int  # of the first segment that has anything at or above the log's start
+    first_base: int  # of the first segment that stays at a start
     floor: int  # what is below was on disk, by a checkpoint
     start_offset: int
 
@@ -159,8 +158,12 @@ def _logs_in(node: SimNode, path: str) -> Iterator[tuple[TopicPartition, Left]]:
         point = points.get(key, 0)
         floor = max(point, high_watermarks.get(key, 0))
         start = starts.get(key, 0)
-        dead = {base for (base, _), (following, _) in pairwise(segments) if following <= start}
-        segments = [each for each in segments if each[0] not in dead]
+        snapshots = disk.files(f"{path}/{name}", ".snapshot")
+        known = {int(file.removesuffix(".snapshot")) for file, _ in snapshots}
+        # A power loss may have left a segment below the start, and no snapshot that knows its
+        # producers. Then it stays until retention has made one.
+        first = max((base for base, _ in segments if base <= start and base in known), default=0)
+        segments = [each for each in segments if each[0] >= first]
         if segments:
             yield key, Left(_end_of(segments, point), segments[0][0], floor, start)
 
