@@ -9,10 +9,11 @@ leaves the durable state and a random part of what was written since.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import posixpath
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -132,9 +133,6 @@ class _Change:
                 directory.durable.pop(name, None)
             else:
                 directory.durable[name] = node
-
-    def touches(self, directory: Directory) -> bool:
-        return any(part[0] is directory for part in self.parts)
 
 
 def os_error(number: int, path: str, kind: type[OSError] = OSError) -> OSError:
@@ -456,6 +454,15 @@ class VirtualDisk:
 
     # -------------------------------------------------------------------------------- syncing
 
+    def _changes_of(self, directories: Iterable[Directory]) -> list[_Change]:
+        """By one look at each change: a group may sync a thousand directories."""
+        found: dict[Directory, list[_Change]] = {each: [] for each in directories}
+        for change in self._changes:
+            for directory in dict.fromkeys(part[0] for part in change.parts):
+                if directory in found:
+                    found[directory].append(change)
+        return list(itertools.chain.from_iterable(found.values()))
+
     def begin_sync(
         self, paths: Sequence[str], whole: WriteErrorHandle | None = None
     ) -> Callable[[], None]:
@@ -467,13 +474,14 @@ class VirtualDisk:
         """
         covered: list[Inode] = []
         last_write = self._writes
-        changes: list[_Change] = []
+        directories: list[Directory] = []
         for path in paths:
             node = self.find(path)
             if isinstance(node, Directory):
-                changes += [change for change in self._changes if change.touches(node)]
+                directories.append(node)
             elif node is not None:
                 covered.append(node)
+        changes = self._changes_of(directories)
         failing = self.faults.failing_sync or any(self.is_dead(path) for path in paths)
         self._syncing.append(paths[0])
 
