@@ -120,16 +120,7 @@ class Broker:
         self._rooms = Rooms(world.disk, world.clock, [*config.log_dirs, config.metadata_log_dir])
         self._serving = False
         self._becoming_ready: asyncio.Task[None] | None = None
-        self._controller = ControllerClient(
-            cluster_id=cluster_id,
-            connectors={
-                listener: world.network.secured(security)
-                for listener, security in config.security.to_controllers.items()
-            },
-            clock=world.clock,
-            endpoint=quorum.endpoint,
-            leader=lambda: quorum.leader,
-        )
+        self._controller = _controller_of(config, world, cluster_id, quorum)
         self._publisher = MetadataPublisher(
             broker_id=config.node_id,
             incarnation_id=self._incarnation_id,
@@ -574,3 +565,18 @@ class Broker:
         end.push(lambda: self._grpc.close(0.0))
         end.push(self._kafka.close)
         await end.run()
+
+
+def _controller_of(
+    config: NodeConfig, world: World, cluster_id: str, quorum: ObservedQuorum
+) -> ControllerClient:
+    return ControllerClient(
+        cluster_id=cluster_id,
+        connectors={
+            listener: world.network.secured(security)
+            for listener, security in config.security.to_controllers.items()
+        },
+        clock=world.clock,
+        endpoint=quorum.endpoint,
+        leader=lambda: quorum.leader,
+    )

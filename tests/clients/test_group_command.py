@@ -55,6 +55,8 @@ def test_a_group_is_described_reset_and_deleted(
         "group.protocol": protocol,
     }
 
+    target = ("reset-offsets", group, "--topic", f"{topic}:1", "--to-offset", "4")
+
     def read(count: int) -> list[bytes]:
         """Join, read, commit, and leave."""
         consumer = Consumer(settings)
@@ -77,7 +79,6 @@ def test_a_group_is_described_reset_and_deleted(
                 assert (each["topic"], each["partition"]) == (topic, number)
                 assert (each["current_offset"], each["log_end_offset"], each["lag"]) == (10, 10, 0)
                 assert each["client_id"] == "reader"
-            target = ("reset-offsets", group, "--topic", f"{topic}:1", "--to-offset", "4")
             assert "has members" in stele(bootstrap, *target, "--execute", code=1)
             return values
         finally:
@@ -94,7 +95,6 @@ def test_a_group_is_described_reset_and_deleted(
             within_s=WITHIN_S,
         )
     )
-    target = ("reset-offsets", group, "--topic", f"{topic}:1", "--to-offset", "4")
     assert stele(bootstrap, *target)["executed"] is False
     assert stele(bootstrap, *target, "--execute")["offsets"] == [
         {"group": group, "topic": topic, "partition": 1, "current_offset": 10, "new_offset": 4}
