@@ -134,7 +134,7 @@ class OpenConnections:
 
     @property
     def open(self) -> list[KafkaServerProtocol]:
-        """Connections that are not refused, also those of this node to itself."""
+        """The connections that are not refused, including this node's connections to itself."""
         return list(self._connections)
 
     def start(self) -> None:

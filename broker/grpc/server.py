@@ -86,7 +86,7 @@ class GrpcServer:
         logins: Mapping[str, ListenerLogins],
         name: str,
     ) -> Service:
-        """Of the listener of this name. Its clients are told the addresses of that name."""
+        """The services of a listener. They tell clients the addresses of this listener."""
         of_clients = Service()
         of_clients.include(AdminService(context, name).service())
         of_clients.include(GroupsService(context, name).service())

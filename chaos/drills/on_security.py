@@ -27,7 +27,7 @@ _STORM: Final = 5_000
 
 _AT_ONCE: Final = 200
 _TOPIC: Final = "not-judged"
-"""A topic beside that of the drill."""
+"""A second topic, which the drill does not judge."""
 
 _SHOW_S: Final = 10.0
 _LOOK_S: Final = LOOK_S + 2.0

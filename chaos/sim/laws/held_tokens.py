@@ -29,8 +29,8 @@ class Asked(NamedTuple):
 
 
 class GoneTokensServeNobody(Law):
-    """Nothing succeeds with a token that is gone in every image of the request's lifetime. Who is
-    served by a token is its owner.
+    """Nothing succeeds with a token that is gone in every image of the request's lifetime. A
+    request by a token counts as a request of the token's owner.
 
     An image goes by the clock of its broker. If that was set meanwhile, nothing is said about an
     expiry.

@@ -54,7 +54,8 @@ class RushLoad(Part):
 
 
 class Rush(Work):
-    """``chaos.sim.laws.turns`` judges whether its requests and those of others are taken."""
+    """Many requests at once. ``chaos.sim.laws.turns`` judges whether each request is taken, also
+    the requests of other clients."""
 
     name = "rush"
     load = RushLoad

@@ -67,7 +67,7 @@ class Site:
     # ------------------------------------------------------------------------------- clients
 
     def admin(self, network: Connector | None = None) -> Admin:
-        """``network``: that of another principal."""
+        """``network``: the network of another principal."""
         world = self._world
         return Admin(
             self._servers,

@@ -242,7 +242,7 @@ class Telemetry(Work):
             await pusher.push_last()
 
     async def finish(self) -> None:
-        """A client that has asked before the last change is told of it, at each broker."""
+        """At each broker, a client that asked before the last change hears of the change."""
         if not self._clients:
             return
         connections: list[KafkaConnection] = []

@@ -67,8 +67,8 @@ class TokenLoad(Part):
         return cls(pause_s, _SETTINGS) if pause_s else cls()
 
     def change(self, load: Load) -> Load:
-        """With two listeners that of the nodes is protected from crowds, which the law of crowds
-        does not expect. A run with a crowd has no tokens."""
+        """A run with a crowd has no tokens. Tokens need a second listener, for the nodes. A crowd
+        does not reach the nodes' listener, and the law of crowds does not expect that."""
         if not load.part(CrowdLoad).is_there:
             return load
         parts = [TokenLoad() if isinstance(each, TokenLoad) else each for each in load.parts]

@@ -126,7 +126,7 @@ class ShareDraft:
 
     @property
     def initializing(self) -> Partitions:
-        """The partitions that members wait for. Those of deleted topics do not count."""
+        """The partitions that members wait for. Partitions of deleted topics do not count."""
         initializing = self.state_partitions.initializing
         return self._existing(initializing) if initializing else initializing
 
@@ -150,7 +150,7 @@ class ShareDraft:
 
     @property
     def lacks_assignment(self) -> bool:
-        """Whether the target is that of an earlier epoch."""
+        """Whether the target assignment was made for an earlier epoch."""
         return self.target_epoch.epoch < self.epoch
 
     def assign(self, now: Now) -> None:

@@ -88,7 +88,7 @@ class ShareAssignment(NamedTuple):
 
 
 class StatePartitions(NamedTuple):
-    """The partitions of which the group has a state at the share coordinator."""
+    """The partitions whose state the share coordinator keeps for the group."""
 
     initializing: Partitions = NO_PARTITIONS
     initialized: Partitions = NO_PARTITIONS
