@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+JAVA_MISSING = shutil.which("java") is None
+NEEDS_JAVA = pytest.mark.skipif(JAVA_MISSING, reason="Spark needs Java 17")
 HAS_STREAMS = find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether this PySpark is 4.2 or later: ./scripts/test-pyspark runs these tests with others."""
 collect_ignore = (
@@ -81,7 +83,7 @@ def gateway(directory: Path) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Skipped without Java. The data source is registered."""
-    if shutil.which("java") is None:
+    if JAVA_MISSING:
         pytest.skip("Spark needs Java 17")
     from pyspark.sql import SparkSession
 

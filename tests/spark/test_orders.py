@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +10,12 @@ import pytest
 
 from cli.orders import OrderFigures, generate_orders
 from stele import Producer
+from tests.spark.conftest import NEEDS_JAVA
 from tests.support.spark_cluster import spark_cluster, submit
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17"),
+    NEEDS_JAVA,
 ]
 
 LINES = 5_000

@@ -25,7 +25,7 @@ from stele.security.properties import login_properties
 from stele.spark.exactly_once_sink import ExactlyOnceWriter, WriteError
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
-from tests.spark.conftest import HAS_STREAMS
+from tests.spark.conftest import HAS_STREAMS, NEEDS_JAVA
 from tests.spark.test_exactly_once import VALUES, rows
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def batch_writer(cluster: ProcessCluster, password: str, *, number: int) -> Exac
     return ExactlyOnceWriter(SinkOptions.parse(given), RowShape.of(VALUES, "copies"))
 
 
+@NEEDS_JAVA
 def test_the_job_of_the_page(cluster: ProcessCluster, password: str, tmp_path: Path) -> None:
     (job,) = re.findall(
         r"^```python copy-job\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
