@@ -319,12 +319,16 @@ class TransactionWork(Work):
         self, reader: CommittedReader, place: PartitionName, position: int
     ) -> CommittedRead:
         """The first read may find a sector that cannot be read. Then another replica has to lead.
-        Raises what the last attempt raised."""
+        An answer may also be empty because the device took longer than the reader waits. Raises
+        what the last attempt raised."""
         for _ in range(_ATTEMPTS - 1):
             try:
-                return await reader.read(place, position)
+                read = await reader.read(place, position)
             except (ApiError, OSError):
                 await asyncio.sleep(_ATTEMPT_S)
+            else:
+                if read.next_offset > position or position >= read.last_stable_offset:
+                    return read
         return await reader.read(place, position)
 
     async def _judge_copies(self, found: dict[PartitionName, list[tuple[int, bytes]]]) -> None:
