@@ -315,12 +315,14 @@ class _FetchOnly:
 
 
 class ReplicaCluster:
-    """Brokers 1 to ``brokers`` and a controller that is always there."""
+    """As many brokers as ``brokers``, from ``first_id`` on, and a controller that is always
+    there."""
 
     def __init__(
         self,
         *,
         brokers: int = 3,
+        first_id: int = 1,
         seed: int = 1,
         directories: Sequence[str] = (DIRECTORY,),
         **settings: object,
@@ -340,10 +342,11 @@ class ReplicaCluster:
                 **{name.replace("_", "."): str(value) for name, value in settings.items()},
             }
         )
-        self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(1, brokers + 1)}
+        broker_ids = range(first_id, first_id + brokers)
+        self.nodes = {broker_id: Node(self, broker_id) for broker_id in broker_ids}
         self.image: MetadataImage = EMPTY
         self.records: list[tuple[int, pb.MetadataRecord]] = []
-        self.proposals: list[tuple[int, ...]] = []
+        self.proposals: list[tuple[PartitionId, tuple[int, ...]]] = []
         self.refuse: ErrorCode | None = None  # the error for every AlterPartition
         # Every reported broker id, directory id and replica.
         self.assignments: list[tuple[int, bytes, PartitionId]] = []
@@ -509,7 +512,7 @@ class ReplicaCluster:
             answer = response.partitions.add(topic_id=asked.topic_id, partition=asked.partition)
             partition = PartitionId(asked.topic_id, asked.partition)
             isr = tuple(member.broker_id for member in asked.isr)
-            self.proposals.append(isr)
+            self.proposals.append((partition, isr))
             answer.error = self._verdict(asked)
             if answer.error == ErrorCode.NONE:
                 self.change(partition, isr=isr)

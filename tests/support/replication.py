@@ -28,12 +28,15 @@ def with_brokers(
     /,
     *,
     brokers: int = 3,
+    first_id: int = 1,
     seed: int = 1,
     directories: Sequence[str] = (DIRECTORY,),
     **settings: object,
 ) -> None:
     """Brokers without a topic. ``settings``: of all nodes, by key with underscores for dots."""
-    cluster = ReplicaCluster(brokers=brokers, seed=seed, directories=directories, **settings)
+    cluster = ReplicaCluster(
+        brokers=brokers, first_id=first_id, seed=seed, directories=directories, **settings
+    )
     cluster.run(scenario)
 
 
@@ -43,6 +46,7 @@ def with_topic(
     /,
     *assignments: tuple[int, ...],
     brokers: int = 3,
+    first_id: int = 1,
     seed: int = 1,
     directories: Sequence[str] = (DIRECTORY,),
     min_insync: int | None = None,
@@ -61,8 +65,8 @@ def with_topic(
         await settled(cluster)
         await scenario(cluster)
 
-    options: dict[str, Any] = {"brokers": brokers, "seed": seed, "directories": directories}
-    with_brokers.run(whole, **options, **(settings or {}))
+    options: dict[str, Any] = {"brokers": brokers, "first_id": first_id, "seed": seed}
+    with_brokers.run(whole, directories=directories, **options, **(settings or {}))
 
 
 async def write_apart(cluster: ReplicaCluster, node: Node, count: int) -> None:

@@ -130,6 +130,10 @@ async def test_a_follower_tells_a_divergence_only_of_committed_history(
     await cluster[1].produce(acks=1)
     await until(lambda: cluster[2].replica().log.end_offset == 2)
     assert (await read(cluster[2], 2, last_epoch=0)).diverging is None
+    began = cluster.simulation.now
+    waits = await read(cluster[2], 2, last_epoch=0, max_wait_ms=300, min_bytes=2)
+    assert (waits.error, waits.diverging, waits.records) == (0, None, [])
+    assert cluster.simulation.now >= began + 0.3, "it was answered before its time, with nothing"
     assert (await read(cluster[1], 2, last_epoch=0)).diverging == EpochEnd(0, 0)
 
 
@@ -155,6 +159,20 @@ async def test_a_leader_sends_a_consumer_to_a_nearer_replica_that_has_the_offset
     assert (lags.error, lags.preferred_replica) == (0, -1)
     out = await read(cluster[1], 7, nearby=near_2)
     assert (out.error, out.preferred_replica) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+@with_topic((1, 0), brokers=2, first_id=0)
+async def test_a_leader_sends_a_consumer_to_the_broker_of_id_0_as_to_any_other(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster[1].produce()
+    began = cluster.simulation.now
+    for offset, min_bytes in ((0, 1), (1, 1), (1, 1_000_000)):
+        sent = await read(
+            cluster[1], offset, nearby=frozenset({0}), max_wait_ms=60_000, min_bytes=min_bytes
+        )
+        assert (sent.error, sent.preferred_replica, sent.records) == (0, 0, [])
+    assert cluster.simulation.now == began
 
 
 @with_brokers(replica_selector_class=RACK_AWARE_SELECTOR)

@@ -6,9 +6,14 @@ import asyncio
 
 from broker.replication.housekeeping import every_on_time
 from broker.replication.replica import ReplicaState
-from tests.support.replica_cluster import P0, ReplicaCluster
+from stele.errors import ErrorCode
+from stele.ids import PartitionId
+from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
 from tests.support.replication import with_topic
+from tests.support.timing import until
 from tests.support.worlds import virtual
+
+P1 = PartitionId(TOPIC_ID, 1)
 
 
 class _LateLoop:
@@ -53,3 +58,42 @@ async def test_a_leader_without_its_log_takes_nobody_out_of_the_isr(
     assert cluster.proposals == []
     assert cluster.state().isr == (1, 2, 3)
     assert P0 not in node.manager.hosted.unsettled
+
+
+def proposals(cluster: ReplicaCluster, partition: PartitionId) -> int:
+    """How often the controller was asked for another ISR of the partition."""
+    return sum(asked == partition for asked, _ in cluster.proposals)
+
+
+async def proposing(cluster: ReplicaCluster) -> None:
+    """Broker 3 has to leave the ISR of two partitions, and no controller is active."""
+    cluster.refuse = ErrorCode.NOT_CONTROLLER
+    cluster.simulation.fabric.isolate("b3", ["b1", "b2"])
+    for partition in (P0, P1):
+        await cluster[1].produce(partition=partition, acks=1)
+    await until(lambda: min(proposals(cluster, each) for each in (P0, P1)) > 1)
+
+
+@with_topic((1, 2, 3), (1, 2, 3))
+async def test_a_proposal_is_repeated_only_while_its_partition_wants_it(
+    cluster: ReplicaCluster,
+) -> None:
+    """The metadata have overtaken the proposal of one partition. That of the other one goes on."""
+    await proposing(cluster)
+    cluster.change(isr=(1, 2))
+    await asyncio.sleep(5)
+    before = proposals(cluster, P0), proposals(cluster, P1)
+    await asyncio.sleep(60)
+    assert proposals(cluster, P0) == before[0]
+    assert proposals(cluster, P1) > before[1]
+
+
+@with_topic((1, 2, 3), (1, 2, 3))
+async def test_a_partition_that_goes_takes_no_proposal_of_another_one_along(
+    cluster: ReplicaCluster,
+) -> None:
+    await proposing(cluster)
+    cluster.change(P1, leader=2, isr=(2,), replicas=(2, 3))
+    await until(lambda: not cluster[1].holds(P1))
+    cluster.refuse = None
+    await until(lambda: cluster.state().isr == (1, 2))

@@ -388,6 +388,6 @@ async def test_a_leader_that_says_that_it_has_recovered_changes_no_isr(
     )
     cluster.commit(pb.MetadataRecord(partition_change=change))
     await until(lambda: len(cluster.proposals) > 0)
-    assert set(cluster.proposals) == {(1, 2)}
+    assert set(cluster.proposals) == {(P0, (1, 2))}
     counters = cluster[1].manager.measures.counters()
     assert (counters.isr_expands_total, counters.isr_shrinks_total) == (0, 0)
