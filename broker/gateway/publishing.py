@@ -292,11 +292,11 @@ class Publication:
     ) -> None:
         number = self._count
         self._count += 1
-        size = len(record.key or b"") + len(record.value or b"")
+        size = record_size_bound(record.key, record.value, record.headers)
         self._held_records += 1
         self._held_bytes += size
         receipt = _Receipt(self, number, size)
-        refusal = await self._refusal(record)
+        refusal = await self._refusal(record, size)
         if refusal is not None:
             transactions.lacks(refusal)
         else:
@@ -314,7 +314,7 @@ class Publication:
         if refusal is not None:
             receipt.refuse(refusal)
 
-    async def _refusal(self, record: ToPublish) -> Refusal | None:
+    async def _refusal(self, record: ToPublish, size: int) -> Refusal | None:
         if self._is_stopping:
             return _STOPPING
         found = await self._checks.topic(record.topic)
@@ -325,7 +325,7 @@ class Publication:
             key=record.key,
             timestamp_ms=record.timestamp_ms,
             partition=record.partition,
-            size=record_size_bound(record.key, record.value, record.headers),
+            size=size,
             now_ms=self._clock.time_ms(),
         )
 
