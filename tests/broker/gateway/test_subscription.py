@@ -1,0 +1,318 @@
+"""One Subscribe stream without a node: what it sends of what is polled, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from broker.gateway import subscribing
+from broker.gateway.membership import Joining, Offsets
+from broker.gateway.refusals import Refusal
+from broker.gateway.subscribing import From, Grant, Reading, Start, Subscription
+from metadata.topics import Topic
+from runtime.authorization.authorizer import AllowAll
+from stele.config import ClientWorld
+from stele.consumer.positions import Progress, RawBatch
+from stele.ids import TopicPartition
+from stele.records import OffsetAndMetadata
+from stele.wire.batch import stamp
+from stele.wire.record import Record
+from stele.world import RpcCode, RpcError
+from tests.support.batches import header_of, make_batch
+from tests.support.worlds import virtual
+
+NAME = TopicPartition("t", 0)
+OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
+ENDED = RpcError(RpcCode.UNAVAILABLE, "a test")
+Polled = tuple[list[RawBatch], dict[TopicPartition, Progress]]
+
+
+def batch(base_offset: int, count: int, *, wanted_from: int = 0) -> RawBatch:
+    data = make_batch(count)
+    stamp(data, 0, base_offset=base_offset, leader_epoch=0)
+    return RawBatch(NAME, data, 0, header_of(data), wanted_from)
+
+
+class ScriptedConsumer:
+    """Returns what a test has it poll."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self.polled: asyncio.Queue[Polled] = asyncio.Queue()
+        self.read_id = OLD_ID
+        self.is_closed = False
+        self.commits = 0
+        self.may_commit = asyncio.Event()
+
+    async def end_offsets(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(names, 100)
+
+    def assign(self, partitions: object) -> None: ...
+
+    def seek(self, topic: str, partition: int, offset: int) -> None: ...
+
+    def subscribe(self, topics: Sequence[str], *, listener: object) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    async def poll_batches_progress(self, max_bytes: int, timeout_ms: float) -> Polled:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self.polled.get()
+        except TimeoutError:
+            return [], {}
+
+    def read_topic_id(self, topic: str, partition: int) -> bytes:
+        return self.read_id
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        await self.may_commit.wait()
+        self.commits += 1
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Sent(NamedTuple):
+    """One message of records."""
+
+    topic_id: bytes
+    offsets: list[int]
+    end_offset: int | None
+
+
+class Outlet:
+    """The client: what it asks, and what it was sent."""
+
+    def __init__(self) -> None:
+        self.requests: asyncio.Queue[Start | Grant | Offsets | None] = asyncio.Queue()
+        self.readings: list[Reading] = []
+        self.sent: list[Sent | Mapping[TopicPartition, Progress]] = []
+        self.commits: list[Refusal | None] = []
+        self.commit_fails: RpcError | None = None
+
+    async def receive(self) -> Start | Grant | Offsets | None:
+        return await self.requests.get()
+
+    async def assigned(self, readings: Sequence[Reading]) -> None:
+        self.readings += readings
+
+    async def records(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        records: Sequence[Record],
+        end_offset: int | None,
+        *,
+        is_append_time: bool,
+    ) -> None:
+        self.sent.append(Sent(topic_id, [each.offset for each in records], end_offset))
+
+    async def positions(self, moved: Mapping[TopicPartition, Progress]) -> None:
+        self.sent.append(moved)
+
+    async def took(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    async def gave_up(self, partitions: Sequence[TopicPartition], *, is_lost: bool) -> None: ...
+
+    async def committed(self, refusal: Refusal | None) -> None:
+        if self.commit_fails is not None:
+            raise self.commit_fails
+        self.commits.append(refusal)
+
+    async def close(self) -> None:
+        self.requests.put_nowait(None)
+
+
+class Image:
+    """Of the metadata: there is one topic, of one partition."""
+
+    def topic(self, name: str) -> Topic | None:
+        partitions = [SimpleNamespace(leader=1)]
+        found = SimpleNamespace(topic_id=OLD_ID, name=name, partitions=partitions)
+        return cast(Topic, found) if name == NAME.topic else None
+
+
+class Stream:
+    """``start``: with the first message, or what is asked in its place."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        start: Start | Grant | None = None,
+        *,
+        of_group: bool = False,
+        records: int = 1_000,
+    ) -> None:
+        self.consumer = ScriptedConsumer()
+        self.consumers_made = 0
+        monkeypatch.setattr(subscribing, "Consumer", self._made)
+        self.outlet = Outlet()
+        context = SimpleNamespace(image=Image, authorizer=AllowAll())
+        world = cast(ClientWorld, None)
+        self.subscription = Subscription(
+            cast(Any, context), cast(Any, None), world, "host:9092", cast(Any, self.outlet)
+        )
+        joining = Joining("g", ("t",), "client", None) if of_group else None
+        places = () if of_group else (From("t", 0, 0),)
+        grant = Grant(records, None)
+        self.outlet.requests.put_nowait(start or Start(places, "earliest", grant, joining))
+        self.running = asyncio.ensure_future(self.subscription.run())
+
+    def _made(self, *arguments: object, **options: object) -> ScriptedConsumer:
+        self.consumers_made += 1
+        return self.consumer
+
+    def poll(self, *batches: RawBatch, progress: Progress | None = None) -> None:
+        moved = {} if progress is None else {NAME: progress}
+        self.consumer.polled.put_nowait(([*batches], moved))
+
+    def ask(self, request: Grant | Offsets | None) -> None:
+        self.outlet.requests.put_nowait(request)
+
+
+# ----------------------------------------------------------------------- records, positions
+
+
+@virtual
+async def test_a_position_is_told_once_with_the_records_or_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(monkeypatch)
+    stream.poll(batch(0, 2), progress=Progress(2, 50, OLD_ID))
+    stream.poll(batch(2, 2), progress=Progress(5, 60, OLD_ID))
+    stream.poll(batch(5, 1))
+    await asyncio.sleep(0.1)
+    assert stream.outlet.sent == [
+        Sent(OLD_ID, [0, 1], 50),
+        Sent(OLD_ID, [2, 3], 60),
+        {NAME: Progress(5, 60, OLD_ID)},
+        Sent(OLD_ID, [5], None),
+    ]
+    stream.running.cancel()
+
+
+@virtual
+async def test_a_batch_that_has_no_record_left_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(monkeypatch)
+    stream.poll(batch(0, 2, wanted_from=2), batch(2, 1), progress=Progress(3, 3, OLD_ID))
+    stream.poll(batch(3, 2, wanted_from=5), progress=Progress(5, 5, OLD_ID))
+    await asyncio.sleep(0.1)
+    assert stream.outlet.sent == [Sent(OLD_ID, [2], 3), {NAME: Progress(5, 5, OLD_ID)}]
+    assert not stream.running.done()
+    stream.running.cancel()
+
+
+@virtual
+async def test_records_of_a_deleted_topic_do_not_come_with_the_end_of_the_one_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They wait for credit when the position in the new topic is heard of."""
+    stream = Stream(monkeypatch, of_group=True, records=1)
+    stream.poll(batch(0, 3), progress=Progress(3, 3, OLD_ID))
+    await asyncio.sleep(0.1)
+    assert stream.outlet.sent == [Sent(OLD_ID, [0], 3)]
+    anew = Progress(3, 30, NEW_ID)
+    stream.poll(progress=anew)
+    await asyncio.sleep(5)  # a member without credit polls now and then
+    stream.ask(Grant(10, None))
+    await asyncio.sleep(0.1)
+    assert stream.outlet.sent[1:] == [Sent(OLD_ID, [1, 2], None), {NAME: anew}]
+    stream.running.cancel()
+
+
+# --------------------------------------------------------------------------------- the end
+
+
+@virtual
+async def test_a_client_that_asks_for_nothing_costs_no_consumer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(monkeypatch)
+    stream.outlet.requests.get_nowait()
+    stream.ask(None)
+    await stream.running
+    assert stream.consumers_made == 0
+    stream = Stream(monkeypatch)
+    stream.outlet.requests.get_nowait()
+    await stream.subscription.end(ENDED)
+    with pytest.raises(RpcError, match="a test"):
+        await stream.running
+    assert stream.consumers_made == 0
+
+
+@virtual
+async def test_a_stream_begins_with_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(monkeypatch, Grant(1, None))
+    with pytest.raises(RpcError, match="the first message of a stream is its start"):
+        await stream.running
+    assert stream.consumers_made == 0
+
+
+@virtual
+async def test_a_client_that_has_ended_its_side_gets_all_that_it_has_granted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(monkeypatch, records=3)
+    stream.ask(None)
+    await asyncio.sleep(1)
+    stream.poll(batch(0, 1))
+    await asyncio.sleep(1)
+    assert not stream.running.done()
+    stream.poll(batch(1, 5))
+    await stream.running
+    assert stream.outlet.sent == [Sent(OLD_ID, [0], None), Sent(OLD_ID, [1, 2], None)]
+    assert stream.consumer.is_closed
+
+
+@virtual
+async def test_a_member_that_has_ended_its_side_hears_of_all_its_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(monkeypatch, of_group=True, records=0)
+    for offset in (1, 2):
+        stream.ask(Offsets({NAME: OffsetAndMetadata(offset)}))
+    stream.ask(None)
+    await asyncio.sleep(5)
+    assert not stream.running.done()
+    stream.consumer.may_commit.set()
+    await stream.running
+    assert stream.outlet.commits == [None, None]
+
+
+@pytest.mark.parametrize("of_group", [False, True])
+@virtual
+async def test_a_stream_that_is_ended_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, of_group: bool
+) -> None:
+    """It has credit left, and no record comes."""
+    stream = Stream(monkeypatch, of_group=of_group)
+    if of_group:
+        stream.ask(Offsets({NAME: OffsetAndMetadata(1)}))
+    await asyncio.sleep(1)
+    await stream.subscription.end(ENDED)
+    async with asyncio.timeout(1):
+        with pytest.raises(RpcError, match="a test"):
+            await stream.running
+    assert stream.consumer.is_closed
+
+
+@virtual
+async def test_a_stream_whose_commits_cannot_be_answered_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(monkeypatch, of_group=True)
+    stream.outlet.commit_fails = ENDED
+    stream.consumer.may_commit.set()
+    for offset in (1, 2):
+        stream.ask(Offsets({NAME: OffsetAndMetadata(offset)}))
+    async with asyncio.timeout(10):
+        with pytest.raises(RpcError, match="a test"):
+            await stream.running
