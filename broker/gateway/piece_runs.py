@@ -45,8 +45,9 @@ class PieceRuns:
     ) -> int:
         """The partition of a record that names none. ``hashes``: of long keys."""
         if key is not None:
-            if hashes and key in hashes:
-                return partition_of_hash(hashes[key], topic.partition_count)
+            known = hashes.get(key)
+            if known is not None:
+                return partition_of_hash(known, topic.partition_count)
             return remembered_partition_of(key, topic.partition_count)
         chosen = self._shared.keyless.choose(topic.topic.topic_id, topic.available, size)
         self._keyless[topic] = chosen

@@ -391,7 +391,7 @@ class PeerFetcher:
         for partition, data in entries:
             following = self._following.get(partition)
             # An answer to a request that named another epoch says nothing about this one.
-            if following is None or not 0 < following.told_in <= number:
+            if following is None or number < following.told_in:
                 continue
             cuts_before = following.cuts
             verdict = following.take(data)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+import sys
+from typing import Final, NamedTuple
 
 from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from stele.errors import ApiError, ErrorCode, SteleError
@@ -17,8 +18,8 @@ logger = logging.getLogger(__name__)
 REST_MIN_S = 0.05
 REST_MAX_S = 0.25
 
-NONE_YET = 0
-"""``told_in`` of a partition that no request has named yet."""
+NONE_YET: Final = sys.maxsize
+"""``told_in`` of a partition that no request has named yet: no answer is about it."""
 
 # The leader has not heard of its leadership yet, or of ours: a matter of milliseconds.
 _SOON = frozenset(

@@ -161,8 +161,11 @@ class HostedPartition:
         if producers.is_open(producer_id, producer_epoch):
             self._verified.pop(producer_id, None)
             return ErrorCode.NONE
-        epoch, guard = self._verified.get(producer_id, (-1, None))
-        if guard is None or epoch != producer_epoch:
+        verified = self._verified.get(producer_id)
+        if verified is None:
+            return ErrorCode.INVALID_TXN_STATE
+        epoch, guard = verified
+        if epoch != producer_epoch:
             return ErrorCode.INVALID_TXN_STATE
         if not guard.holds(self._replica):
             del self._verified[producer_id]

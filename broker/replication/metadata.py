@@ -200,7 +200,7 @@ class MetadataApplier:
         )
         for directory, noted in self._directories.items():
             try:
-                if keys and directory.offline is None:
+                if directory.offline is None:
                     noted.add_all(keys)
             except StorageError as error:
                 logger.error("%s", error)  # each replica meets it again

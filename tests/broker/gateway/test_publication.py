@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +11,9 @@ import pytest
 
 from broker.gateway import publishing
 from broker.gateway.publishing import (
+    HELD_BYTES_MAX,
     HELD_RECORDS_MAX,
+    RESULTS_MAX,
     Publication,
     PublishOutcome,
     RefusedRecords,
@@ -21,7 +23,12 @@ from broker.gateway.publishing import (
 )
 from broker.gateway.record_checks import Writable
 from broker.gateway.runs import Room, Run, Written
+from broker.gateway.shared_writers import Way
+from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
+from stele.aio import Producer
 from stele.errors import ErrorCode
+from stele.producer.partitioner import LONG_KEY_BYTES
+from stele.records import RecordMetadata
 from stele.wire.batch import Header
 from stele.wire.record import RECORD_OVERHEAD, record_size_bound
 from stele.world import RpcCode, RpcError
@@ -44,6 +51,12 @@ class Checks:
     def known(self, topic: str) -> Writable:
         return self._topic
 
+    async def topic(self, topic: str) -> Writable:
+        return self._topic
+
+    def transactional_id(self, transactional_id: str) -> None:
+        """It may be used."""
+
 
 class Shared:
     """Writes each run at once, unless it is to wait."""
@@ -59,21 +72,53 @@ class Shared:
         return True
 
 
+class Transactional:
+    """The producer of a stream, which stores each record at once. It is given, and taken back."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.sent: list[bytes | None] = []
+
+    def take(self, *options: object) -> Producer:
+        return cast(Producer, self)
+
+    def end(self, producer: Producer, close: Callable[[], Awaitable[None]]) -> None:
+        self.calls.append("end")
+
+    async def begin_transaction(self) -> None:
+        self.calls.append("begin")
+
+    async def commit_transaction(self) -> None:
+        self.calls.append("commit")
+
+    async def abort_transaction(self) -> None:
+        self.calls.append("abort")
+
+    async def send_into(
+        self, receipt: Any, topic: str, value: bytes | None, *record: object
+    ) -> None:
+        self.sent.append(value)
+        receipt.set_result(RecordMetadata(topic, 0, len(self.sent) - 1, 5))
+
+
 class Outlet:
     """Gives the messages of a client, and takes the outcomes while it is open."""
 
     def __init__(self) -> None:
-        self.messages: asyncio.Queue[Sequence[ToPublish] | None] = asyncio.Queue()
+        self.messages: asyncio.Queue[Sequence[Sequence[ToPublish] | EndOfTransaction] | None] = (
+            asyncio.Queue()
+        )
         self.outcomes: list[PublishOutcome] = []
+        self.message_sizes: list[int] = []  # how many outcomes each had
         self.takes = asyncio.Event()
         self.takes.set()
 
-    async def receive(self) -> Iterable[Sequence[ToPublish]] | None:
-        message = await self.messages.get()
-        return None if message is None else [message]
+    async def receive(self) -> Iterable[Sequence[ToPublish] | EndOfTransaction] | None:
+        return await self.messages.get()
 
     async def send(self, outcomes: Sequence[PublishOutcome]) -> None:
         await self.takes.wait()
+        self.message_sizes.append(len(outcomes))
         self.outcomes += outcomes
 
     async def close(self) -> None:
@@ -85,12 +130,20 @@ class Stream:
         monkeypatch.setattr(publishing, "RecordChecks", Checks)
         self.shared, self.outlet, self.room = Shared(), Outlet(), Room(room_bytes)
         context = cast(Any, SimpleNamespace(clock=LoopClock()))
-        writers = Writers(cast(Any, self.shared), cast(Any, None), cast(Any, None), self.room)
+        self.transactional = Transactional()
+        writers = Writers(
+            cast(Any, self.shared), cast(Any, None), cast(Any, self.transactional), self.room
+        )
         self.publication = Publication(context, cast(Any, None), writers, cast(Any, self.outlet))
         self.running = asyncio.ensure_future(self.publication.run())
 
     def send(self, *records: ToPublish) -> None:
-        self.outlet.messages.put_nowait(records)
+        self.outlet.messages.put_nowait([records])
+
+    def transact(self, *records: ToPublish, is_commit: bool | None = None) -> None:
+        """``is_commit``: and end the transaction."""
+        end = [] if is_commit is None else [EndOfTransaction(is_commit)]
+        self.outlet.messages.put_nowait([records, *end])
 
     def codes(self) -> list[ErrorCode]:
         """Of the refused ones, for each outcome."""
@@ -216,3 +269,90 @@ async def test_a_stream_that_is_ended_while_it_is_full_writes_no_more(
     with pytest.raises(RpcError, match="a test"):
         await stream.running
     assert sum(len(run.records) for run in stream.shared.runs) == HELD_RECORDS_MAX
+
+
+@virtual
+async def test_a_message_has_a_bounded_number_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(monkeypatch)
+    stream.outlet.takes.clear()
+    for _ in range(2 * RESULTS_MAX):
+        stream.send(record())
+    await asyncio.sleep(1.0)
+    stream.outlet.takes.set()
+    await stream.end()
+    assert sum(stream.outlet.message_sizes) == 2 * RESULTS_MAX
+    assert max(stream.outlet.message_sizes) == RESULTS_MAX
+
+
+@virtual
+async def test_the_key_of_a_record_that_names_its_partition_is_not_hashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long key takes turns of the event loop."""
+    hashed: list[int] = []
+
+    async def hash_of(key: bytes) -> int:
+        hashed.append(len(key))
+        return 0
+
+    monkeypatch.setattr(publishing, "murmur2_in_turns", hash_of)
+    stream = Stream(monkeypatch)
+    long = bytes(LONG_KEY_BYTES + 1)
+    stream.send(record(key=long), record(key=None), record(key=b"k")._replace(partition=None))
+    stream.send(record(key=long)._replace(partition=None))
+    await stream.end()
+    assert hashed == [len(long)]
+
+
+# ---------------------------------------------------------------------------- transactions
+
+
+def transacting(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    stream = Stream(monkeypatch)
+    stream.publication.write_in_transactions(Way(), "x", 0)
+    return stream
+
+
+@virtual
+async def test_a_stream_of_transactions_ends_when_all_their_ends_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = transacting(monkeypatch)
+    stream.outlet.takes.clear()
+    stream.transact(record(), record(), is_commit=True)
+    stream.transact(is_commit=False)
+    stream.transact(record(), is_commit=False)
+    stream.outlet.messages.put_nowait(None)
+    await asyncio.sleep(1.0)
+    assert not stream.running.done()
+    stream.outlet.takes.set()
+    async with asyncio.timeout(1):
+        await stream.running
+    ended = [each for each in stream.outlet.outcomes if isinstance(each, TransactionEnded)]
+    assert [each.is_committed for each in ended] == [True, False, False]
+    assert stream.transactional.calls == ["begin", "commit", "begin", "abort", "end"]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        record(None, bytes(HELD_BYTES_MAX // 8)),
+        record(bytes(HELD_BYTES_MAX // 8)),
+        record(b"", None, [("h", bytes(HELD_BYTES_MAX // 8))]),
+    ],
+    ids=["keys", "values", "headers"],
+)
+@virtual
+async def test_a_client_that_takes_no_results_has_a_bounded_size_of_records_read(
+    monkeypatch: pytest.MonkeyPatch, large: ToPublish
+) -> None:
+    stream = transacting(monkeypatch)
+    monkeypatch.setattr(publishing, "fault_of", lambda *_, **__: None)
+    stream.outlet.takes.clear()
+    for _ in range(10):
+        stream.transact(large)
+    await asyncio.sleep(1.0)
+    assert len(stream.transactional.sent) == 8
+    stream.outlet.takes.set()
+    await stream.end()
+    assert len(stream.transactional.sent) == 10

@@ -61,4 +61,5 @@ def test_a_stream_ends_with_a_status_and_a_time_if_it_may_be_tried_again(
     error = stream_error(code)
     assert error.code is rpc_code
     assert error.info is not None
+    assert error.info.metadata == {}
     assert (error.info.retry_after_ms is not None) is may_succeed

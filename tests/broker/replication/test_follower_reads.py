@@ -175,6 +175,22 @@ async def test_a_leader_sends_a_consumer_to_the_broker_of_id_0_as_to_any_other(
     assert cluster.simulation.now == began
 
 
+@with_topic((1, 2, 3), (1, 3))
+async def test_a_consumer_that_is_sent_elsewhere_for_one_partition_does_not_wait_for_others(
+    cluster: ReplicaCluster,
+) -> None:
+    entries = [FetchEntry(P0._replace(partition=number), 0, 1 << 20) for number in (0, 1)]
+
+    def begin(done: Done) -> None:
+        asked = AskedFetch(entries, done, max_wait_ms=60_000, nearby=frozenset({2}))
+        cluster[1].manager.fetch.begin(asked)
+
+    began = cluster.simulation.now
+    results = await cluster[1].do(begin)
+    assert [each.preferred_replica for each in results] == [2, -1]
+    assert cluster.simulation.now == began
+
+
 @with_brokers(replica_selector_class=RACK_AWARE_SELECTOR)
 async def test_with_the_selector_followers_hear_at_once_of_committed_records(
     cluster: ReplicaCluster,

@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.replication import housekeeping
+from broker.replication.replica import ReplicaState
 from broker.replication.types import EARLIEST_TIMESTAMP, OffsetQuery
 from stele.errors import ErrorCode
+from storage.log_types import LogView
 from tests.support.batches import make_batch
-from tests.support.replica_cluster import P0, Node, ReplicaCluster
+from tests.support.replica_cluster import DIRECTORY, OTHER_DIRECTORY, P0, Node, ReplicaCluster
 from tests.support.replicated_transactions import NEW, Coordinator, batch, marker, spans
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
@@ -78,3 +81,27 @@ async def test_records_of_an_open_transaction_stay_until_it_is_decided(
     fetched = await leader.fetch(2, read_committed=True)
     assert spans(fetched) == [2]
     await until(lambda: all(log.segments.bases == [5] for log in logs), within_s=700)
+
+
+@with_topic((1,), (1,), brokers=1, directories=(DIRECTORY, OTHER_DIRECTORY))
+async def test_a_round_looks_at_each_log_once_and_not_at_those_of_a_failed_directory(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster[1]
+    looked: list[str] = []
+
+    async def look(log: LogView, high_watermark: int, now_ms: int) -> int:
+        looked.append(log.directory)
+        return log.start_offset
+
+    monkeypatch.setattr(housekeeping, "retained_from", look)
+    replicas = [node.replica(P0._replace(partition=number)) for number in (0, 1)]
+    assert {each.directory.path for each in replicas} == {DIRECTORY, OTHER_DIRECTORY}
+    logs = sorted(each.log.directory for each in replicas)
+    interval_s = cluster.config.log_retention_check_interval_ms / 1000
+    await asyncio.sleep(interval_s)
+    assert sorted(looked) == logs
+    looked.clear()
+    node.process.loop.call_soon(node.manager.take_down, replicas[0], ReplicaState.OFFLINE)
+    await asyncio.sleep(interval_s)
+    assert looked == [replicas[1].log.directory]

@@ -52,6 +52,10 @@ async def test_a_transaction_is_shown_when_its_marker_is_committed(
         [] if commit else list(fetched.aborted)
     )
     assert (await leader.fetch(0)).aborted == ()
+    follower = await leader.fetch(
+        0, epoch=0, replica_id=2, replica_epoch=cluster[2].epoch, read_committed=True
+    )
+    assert (spans(follower), follower.aborted) == ([0, 2, 3, 4], ()), "a follower gets everything"
     replicas = [node.replica() for node in cluster.nodes.values()]
     await until(lambda: all(each.machine.last_stable_offset == 5 for each in replicas))
     assert all(each.log.producers.first_open_offset > 5 for each in replicas)
