@@ -35,6 +35,7 @@ from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
 from broker.service.telemetry import ClientTelemetry
 from broker.service.telemetry_export import security_of
+from broker.sharing.sharing import Sharing
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.features import metadata_version
 from metadata.image import MetadataImage
@@ -136,6 +137,7 @@ class Broker:
         self._replicas: ReplicaManager
         self._groups: GroupCoordinators
         self._transactions: TransactionCoordinators
+        self._sharing: Sharing
         self._markers: MarkerSender
         self._verification: Verification
         self._lifecycle: BrokerLifecycle
@@ -195,6 +197,11 @@ class Broker:
     def transactions(self) -> TransactionCoordinators:
         """To be looked at only."""
         return self._transactions
+
+    @property
+    def sharing(self) -> Sharing:
+        """To be looked at only."""
+        return self._sharing
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
@@ -333,7 +340,7 @@ class Broker:
         self._groups = GroupCoordinators(config, hosting, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
         self._publisher.subscribe(self._certificates)
-        self._assemble_transactions()
+        self._assemble_transactions_and_sharing()
         self._metrics.read_groups(self._groups)
         self._metrics.read_partitions(self._replicas.measures, config.metrics_offsets_max)
         self._metrics.read_lags(
@@ -368,6 +375,7 @@ class Broker:
             ),
             groups=self._groups,
             transactions=self._transactions,
+            sharing=self._sharing,
             metrics=self._metrics,
             lease_valid=self._lease_valid,
             controller_features=lambda: self._quorum.controller_features,
@@ -382,7 +390,7 @@ class Broker:
             tracer=world.tracer,
         )
 
-    def _assemble_transactions(self) -> None:
+    def _assemble_transactions_and_sharing(self) -> None:
         config, world = self._config, self._world
 
         def image() -> MetadataImage:
@@ -410,6 +418,15 @@ class Broker:
         self._metrics.read_transactions(self._transactions, self._markers)
         self._publisher.subscribe(self._transactions)
         self._publisher.subscribe(self._markers)
+        self._sharing = Sharing(
+            config,
+            self._replicas,
+            self._replicas.hosting,
+            self._node_connections("share-states"),
+            image=image,
+            clock=world.clock,
+        )
+        self._publisher.subscribe(self._sharing)
 
     def _node_connections(self, purpose: str) -> NodeConnections:
         config = self._config
@@ -530,6 +547,7 @@ class Broker:
             self._transactions.stop,
             self._markers.stop,
             self._verification.stop,
+            self._sharing.stop,
             self._apis.close,
             self._certificates.stop,
             self._stop_telemetry,

@@ -31,7 +31,7 @@ from metadata.effective import client_metrics_layers, sourced
 from metadata.features import GROUP_CONFIGS, SUPPORTED, require
 from metadata.group_config import check_group
 from metadata.image import MetadataImage
-from metadata.internal_topics import check_cleanup_policy
+from metadata.internal_topics import CLEANUP, check_cleanup
 from metadata.records import METADATA_VERSION
 from metadata.scram_credentials import SECRET_BYTES, secret_record
 from metadata.security_settings import store_key
@@ -150,8 +150,8 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
     after = {key: value for key, value in {**before, **values}.items() if value is not None}
     if resource.type == pb.ConfigResourceType.TOPIC:
         validate_together(after)
-        if TopicConfig.cleanup_policy.key.name in values:
-            check_cleanup_policy(resource.name, after)
+        if values.keys() & CLEANUP.get(resource.name, {}).keys():
+            check_cleanup(resource.name, after)
     elif resource.type == pb.ConfigResourceType.GROUP:
         require(decision.image, GROUP_CONFIGS, "a configuration of a group")
         check_group(after, decision.context.static)

@@ -15,7 +15,7 @@ from metadata.config_keys import (
     validate_topic_config,
 )
 from metadata.effective import cluster_int
-from metadata.internal_topics import check_cleanup_policy, check_stays
+from metadata.internal_topics import check_cleanup, check_stays
 from metadata.topics import Topic
 from stele import topic_names
 from stele.errors import ApiError, ErrorCode
@@ -86,7 +86,7 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
     for name in sorted(topic.configs):
         validate_topic_config(name, topic.configs[name])
     validate_together(topic.configs)
-    check_cleanup_policy(topic.name, topic.configs)
+    check_cleanup(topic.name, topic.configs)
     replicas = _assigned(decision, topic) if topic.assignments else _placed(decision, topic)
     topic_id = _new_topic_id(decision)
     decision.extend_asked(_records(decision, topic, topic_id, replicas))

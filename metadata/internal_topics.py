@@ -14,10 +14,27 @@ GROUP_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
 """Transactional ids and their transactions."""
 
-INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+SHARE_TOPIC: Final = "__share_group_state"
+"""What became of the records that share groups read."""
+
+INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 """Clients may read them, and may not write to them: each record is a decision of a coordinator."""
 
 _CLEANUP_POLICY: Final = TopicConfig.cleanup_policy.key.name
+_COMPACTED: Final = {_CLEANUP_POLICY: "compact"}
+
+CLEANUP: Final[Mapping[str, Mapping[str, str]]] = {
+    GROUP_TOPIC: _COMPACTED,
+    TRANSACTION_TOPIC: _COMPACTED,
+    # A state is a snapshot and the updates after it. Compaction would keep the last update only, so
+    # the coordinator deletes the records that it does not need any more.
+    SHARE_TOPIC: {
+        _CLEANUP_POLICY: "delete",
+        TopicConfig.retention_ms.key.name: "-1",
+        TopicConfig.retention_bytes.key.name: "-1",
+    },
+}
+"""The configs by which an internal topic loses no record that its coordinators need."""
 
 
 def check_stays(topic: str, change: str) -> None:
@@ -31,21 +48,23 @@ def check_stays(topic: str, change: str) -> None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"topic {topic} cannot {change}: coordinators keep their state in it, and the number "
-            "of its partitions decides where each group or transactional id has its state",
+            "of its partitions decides where each group, transactional id or share partition has "
+            "its state",
         )
 
 
-def check_cleanup_policy(topic: str, configs: Mapping[str, str]) -> None:
+def check_cleanup(topic: str, configs: Mapping[str, str]) -> None:
     """Check all values that an internal topic would have. Raises ApiError INVALID_CONFIG.
 
     Retention would delete the last values of keys, which no coordinator writes again.
     """
-    if topic in INTERNAL_TOPICS and configs.get(_CLEANUP_POLICY, "").strip() != "compact":
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"topic {topic} needs cleanup.policy=compact: retention would delete what coordinators "
-            "keep in it",
-        )
+    for name, needed in CLEANUP.get(topic, {}).items():
+        if configs.get(name, "").strip() != needed:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"topic {topic} needs {name}={needed}: otherwise records would be deleted that "
+                "coordinators need",
+            )
 
 
 def coordinating_partition(key: str, partitions: int) -> int:

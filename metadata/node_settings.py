@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from metadata.config_key import Scope
 from metadata.setting import Setting, boolean, double, integer, long, string, strings
+from metadata.share_settings import ShareSettings
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -24,7 +25,7 @@ def _threads(default: int, instead: str) -> Setting[int]:
     )
 
 
-class NodeSettings:
+class NodeSettings(ShareSettings):
     """The configured values of a node, or the defaults."""
 
     def _take(self, raw: Mapping[str, str]) -> None:
@@ -546,6 +547,9 @@ class NodeSettings:
 
 
 SETTINGS: Mapping[str, Setting[int] | Setting[bool] | Setting[float] | Setting[str]] = {
-    name: each for name, each in vars(NodeSettings).items() if isinstance(each, Setting)
+    name: each
+    for part in (NodeSettings, ShareSettings)
+    for name, each in vars(part).items()
+    if isinstance(each, Setting)
 }
 """By attribute."""

@@ -68,6 +68,7 @@ from broker.api import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_group_states,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -166,9 +167,14 @@ OF_TELEMETRY = (get_telemetry_subscriptions.SERVED, push_telemetry.SERVED)
 """Further APIs of a broker that has a receiver for the metrics of clients."""
 
 
+OF_SHARE_GROUPS = share_group_states.SERVED
+"""Further APIs of a broker that serves share groups."""
+
+
 def served_by(context: BrokerContext) -> tuple[Served, ...]:
     """Every API that a broker serves. ApiVersions lists exactly these."""
-    return SERVED if context.telemetry is None else SERVED + OF_TELEMETRY
+    of_telemetry = () if context.telemetry is None else OF_TELEMETRY
+    return SERVED + of_telemetry + (OF_SHARE_GROUPS if context.sharing.is_served else ())
 
 
 class KafkaApis:

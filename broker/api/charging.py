@@ -27,6 +27,16 @@ from stele.wire.kafka.messages.fetch import FetchRequest
 from stele.wire.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 _LOGINS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_OF_NODES: Final = frozenset(
+    {
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    }
+)
 _BATCHED_FROM: Final = 4
 """Only brokers send AddPartitionsToTxn from this version on."""
 
@@ -66,7 +76,7 @@ def _is_of_node(header: RequestHeader, message: Struct) -> bool:
         return message.replica_id >= 0
     if header.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
         return header.api_version >= _BATCHED_FROM
-    return header.api_key == ApiKey.WRITE_TXN_MARKERS
+    return header.api_key in _OF_NODES
 
 
 def charge(

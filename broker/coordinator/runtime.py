@@ -284,6 +284,11 @@ class CoordinatorRuntime(Generic[M]):
                 yield number, each.log.leader_epoch, each.shard.machine
 
     @property
+    def topic_id(self) -> bytes:
+        """The id of the topic whose partitions are hosted; empty: there is no such topic."""
+        return self._topic_id
+
+    @property
     def partitions(self) -> list[int]:
         """Those with a coordinator here, loaded or not."""
         return sorted(self._shards)

@@ -15,6 +15,7 @@ from broker.replication.parts import ReplicaParts
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
 from broker.service.telemetry import ClientTelemetry
+from broker.sharing.sharing import Sharing
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import Authorizer
@@ -59,6 +60,7 @@ class BrokerContext:
     producer_ids: ProducerIds
     groups: GroupCoordinators
     transactions: TransactionCoordinators
+    sharing: Sharing
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]

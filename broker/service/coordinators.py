@@ -1,26 +1,30 @@
-"""Where coordinators are for a client, and how the one on this broker is asked."""
+"""Where coordinators are for a client."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from broker.coordinator.runtime import CoordinatorRuntime
-from broker.coordinator.step import Machine, Request, Transaction
 from broker.service.context import BrokerContext
 from broker.service.internal_topics import (
     check_transactions,
     group_topic,
     made,
+    share_topic,
     transaction_topic,
 )
 from metadata.brokers import BrokerRegistration, Endpoint
 from metadata.image import MetadataImage
-from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC, coordinating_partition
+from metadata.internal_topics import (
+    GROUP_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+    coordinating_partition,
+)
 from metadata.partitions import NO_LEADER
 from metadata.topics import Topic
 from runtime.authorization.authorizer import (
+    CLUSTER,
     Operation,
     Resource,
     group_resource,
@@ -32,45 +36,6 @@ from runtime.config.node import NodeConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 
-A = TypeVar("A")
-M = TypeVar("M", bound=Machine)
-
-
-class _Awaited:
-    """A waiter that a handler awaits."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def answer(self, answer: Any) -> None:
-        if not self.future.done():  # otherwise no caller waits any more
-            self.future.set_result(answer)
-
-    def refuse(self, error: ErrorCode) -> None:
-        if not self.future.done():
-            self.future.set_exception(ApiError(error))
-
-
-async def ask_coordinator(
-    coordinators: CoordinatorRuntime[M],
-    number: int,
-    request: Request[A],
-    transaction: Transaction | None = None,
-) -> A:
-    """What the coordinator of a partition answers to a request, whose records may be part of a
-    transaction.
-
-    Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; with a
-    transaction also what ``TransactionVerifier`` says.
-    """
-    awaited = _Awaited()
-    if transaction is None:
-        coordinators.submit(number, request, awaited)
-    else:
-        coordinators.submit_in_transaction(number, transaction, request, awaited)
-    answer: A = await awaited.future
-    return answer
-
 
 class Kind(NamedTuple):
     """What coordinators there are."""
@@ -80,12 +45,17 @@ class Kind(NamedTuple):
     resource: Callable[[str], Resource]  # the coordinated resource, for the authorizer
     check: Callable[[MetadataImage], None]
     """Raises ApiError if the topic must not be made yet."""
+    operation: Operation = Operation.DESCRIBE  # on the resource, to find its coordinator
 
 
 GROUPS: Final = Kind(GROUP_TOPIC, group_topic, group_resource, lambda image: None)
 TRANSACTIONS: Final = Kind(
     TRANSACTION_TOPIC, transaction_topic, transactional_id_resource, check_transactions
 )
+SHARES: Final = Kind(
+    SHARE_TOPIC, share_topic, lambda key: CLUSTER, lambda image: None, Operation.CLUSTER_ACTION
+)
+"""Share partitions. Only nodes look for their coordinators."""
 
 
 def check_coordination_known(context: BrokerContext) -> None:
@@ -121,11 +91,12 @@ class Coordinators:
         self._topic: Topic | ApiError | None = None
 
     async def of(self, key: str) -> tuple[BrokerRegistration, Endpoint]:
-        """``key``: a group, or a transactional id. Raises ApiError GROUP_AUTHORIZATION_FAILED,
-        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE."""
+        """``key``: a group, a transactional id or a share partition. Raises ApiError
+        GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE."""
         context, caller = self._context, self._caller
         resource = self._kind.resource(key)
-        why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
+        why = refusal(context.authorizer, caller, self._kind.operation, resource)
         if why is not None:
             raise why
         topic = await self._made()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from broker.coordinator.asking import ask_coordinator
 from broker.coordinator.group.consumer.types import (
     ConsumerDescribeAnswer,
     ConsumerDescribeRequest,
@@ -26,7 +27,6 @@ from broker.service import group_regexes
 from broker.service.context import BrokerContext
 from broker.service.coordinators import (
     GROUPS,
-    ask_coordinator,
     check_coordination_known,
     coordinated_by,
 )

@@ -9,7 +9,7 @@ from broker.service.changes import accepted_change
 from broker.service.context import BrokerContext
 from metadata.features import TRANSACTION_VERSION, supported_by
 from metadata.image import MetadataImage
-from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from metadata.internal_topics import CLEANUP, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from metadata.topics import Topic
 from runtime.authorization.caller import broker_caller
 from runtime.config.node import NodeConfig
@@ -23,6 +23,7 @@ _CREATE_TIMEOUT_S = 5.0
 _FACTORS: Final = {
     GROUP_TOPIC: NodeConfig.offsets_topic_replication_factor,
     TRANSACTION_TOPIC: NodeConfig.transaction_state_log_replication_factor,
+    SHARE_TOPIC: NodeConfig.share_coordinator_state_topic_replication_factor,
 }
 """The setting of each topic's replication factor."""
 
@@ -42,7 +43,7 @@ def group_topic(config: NodeConfig, image: MetadataImage) -> pb.NewTopic:
         partitions=config.offsets_topic_num_partitions,
         replication_factor=_replication_factor(config, image, GROUP_TOPIC),
         configs={
-            "cleanup.policy": "compact",
+            **CLEANUP[GROUP_TOPIC],
             "segment.bytes": str(config.offsets_topic_segment_bytes),
         },
     )
@@ -57,9 +58,25 @@ def transaction_topic(config: NodeConfig, image: MetadataImage) -> pb.NewTopic:
         partitions=config.transaction_state_log_num_partitions,
         replication_factor=_replication_factor(config, image, TRANSACTION_TOPIC),
         configs={
-            "cleanup.policy": "compact",
+            **CLEANUP[TRANSACTION_TOPIC],
             "min.insync.replicas": str(config.transaction_state_log_min_isr),
             "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def share_topic(config: NodeConfig, image: MetadataImage) -> pb.NewTopic:
+    """``__share_group_state`` as the broker's configuration wants it. A leader of an unclean
+    election could have lost that records were accepted, and they would be delivered again."""
+    return pb.NewTopic(
+        name=SHARE_TOPIC,
+        partitions=config.share_coordinator_state_topic_num_partitions,
+        replication_factor=_replication_factor(config, image, SHARE_TOPIC),
+        configs={
+            **CLEANUP[SHARE_TOPIC],
+            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
             "unclean.leader.election.enable": "false",
         },
     )

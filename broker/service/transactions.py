@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from broker.coordinator.asking import ask_coordinator
 from broker.coordinator.step import Request
 from broker.coordinator.transaction.types import (
     NEEDS_PRODUCER_ID,
@@ -29,7 +30,6 @@ from broker.replication.types import Marker
 from broker.service.context import BrokerContext
 from broker.service.coordinators import (
     TRANSACTIONS,
-    ask_coordinator,
     check_coordination_known,
     coordinated_by,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller import elections, partition_counts
 from controller.machine import RECORDS_MAX
-from metadata.internal_topics import INTERNAL_TOPICS
+from metadata.internal_topics import CLEANUP, INTERNAL_TOPICS
 from metadata.partitions import NO_LEADER, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -244,7 +245,10 @@ def test_an_internal_topic_gets_no_more_partitions() -> None:
     machine = Machine()
     machine.brokers(1)
     for name in sorted(INTERNAL_TOPICS):
-        machine.create(name, {0: [1]}, cleanup_policy="compact")
+        configs: dict[str, Any] = {
+            key.replace(".", "_"): value for key, value in CLEANUP[name].items()
+        }
+        machine.create(name, {0: [1]}, **configs)
         for how in (None, [[1]]):
             assert grow(machine, (name, 2, how)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
         assert len(partitions(machine, name)) == 1

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller import topics
 from metadata.configs import ConfigResource
-from metadata.internal_topics import GROUP_TOPIC, INTERNAL_TOPICS, TRANSACTION_TOPIC
+from metadata.internal_topics import (
+    CLEANUP,
+    GROUP_TOPIC,
+    INTERNAL_TOPICS,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+)
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from tests.support.controller import Machine, refusal
@@ -167,9 +175,13 @@ def test_name_error_is_raised_with_the_reason() -> None:
 # ---------------------------------------------------------------------------- internal topics
 
 
+def cleanup(name: str) -> dict[str, Any]:
+    return {key.replace(".", "_"): value for key, value in CLEANUP[name].items()}
+
+
 @pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
 def test_an_internal_topic_cannot_be_deleted(machine: Machine, name: str) -> None:
-    topic_id = machine.create(name, partitions=2, cleanup_policy="compact").topic_id
+    topic_id = machine.create(name, partitions=2, **cleanup(name)).topic_id
     machine.create("t")
     request = admin.DeleteTopicsRequest(names=[name, "t"], topic_ids=[topic_id])
     answers = machine.do(lambda context: topics.delete_topics(context, request)).topics
@@ -191,3 +203,16 @@ def test_an_internal_topic_is_created_to_be_compacted_and_in_no_other_way(
         assert answer.error == ErrorCode.INVALID_CONFIG
         assert "cleanup.policy=compact" in answer.message
     assert machine.create(TRANSACTION_TOPIC, cleanup_policy="compact").error == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("config", sorted(CLEANUP[SHARE_TOPIC]))
+def test_the_states_of_share_partitions_are_neither_compacted_nor_retained_for_a_time(
+    machine: Machine, config: str
+) -> None:
+    wanted = cleanup(SHARE_TOPIC)
+    refused = machine.create(SHARE_TOPIC, **wanted | {config.replace(".", "_"): "5"})
+    lacking = {key: value for key, value in wanted.items() if key != config.replace(".", "_")}
+    for answer in (refused, machine.create(SHARE_TOPIC, **lacking)):
+        assert answer.error == ErrorCode.INVALID_CONFIG
+        assert config in answer.message
+    assert machine.create(SHARE_TOPIC, **wanted).error == ErrorCode.NONE

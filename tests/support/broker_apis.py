@@ -20,6 +20,7 @@ from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
 from broker.service.telemetry import ClientTelemetry
+from broker.sharing.sharing import Sharing
 from metadata.acl import Acl
 from metadata.acls import record_of
 from metadata.brokers import GRPC, PLAINTEXT
@@ -408,6 +409,15 @@ class Edges:
         )
         self.publisher.subscribe(self.transactions)
         self.publisher.subscribe(self.markers)
+        self.sharing = Sharing(
+            self.config,
+            self.replicas,
+            self.replicas,
+            self.nodes,
+            image=lambda: self.publisher.image,
+            clock=self.clock,
+        )
+        self.publisher.subscribe(self.sharing)
         self.controller = FakeController(self)
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(
@@ -451,6 +461,7 @@ class Edges:
             ),
             groups=self.groups,
             transactions=self.transactions,
+            sharing=self.sharing,
             metrics=metrics,
             lease_valid=lambda: self.lease,
             controller_features=lambda: self.controller_features,

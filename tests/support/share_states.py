@@ -54,6 +54,11 @@ class StateBench:
         """Delete the part of the log that is not needed."""
         self.start = max(self.start, self.machine.needed_from)
 
+    def cut_when_due(self) -> None:
+        """Delete what the coordinator asks to have deleted."""
+        assert self.machine.cut_offset <= self.machine.needed_from
+        self.start = max(self.start, self.machine.cut_offset)
+
     def send(self, request: StateRequest) -> Heard:
         heard = Heard()
         before = self._seen()
@@ -85,6 +90,7 @@ class StateBench:
 
     def commit(self) -> None:
         self.high_watermark = len(self.log)
+        self.machine.committed(self.high_watermark)
         self._answer()
 
     def _answer(self) -> None:

@@ -78,6 +78,8 @@ class ShareMachine:
     - Neither the leader epoch nor the state epoch of a share partition goes back, nor, within a
       state epoch, its start offset. A record that is done stays done.
     - The records from ``needed_from`` on make the same states as the whole log.
+    - The records that this rests on are committed when ``cut_offset`` says so. Otherwise a change
+      of the leader could take away a new snapshot when the old one is deleted already.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class ShareMachine:
         has_partition: Callable[[bytes, int], bool],
         updates_per_snapshot: int = UPDATES_PER_SNAPSHOT,
         log_records_min: int = LOG_RECORDS_MIN,
+        on_cut_due: Callable[[], None] = lambda: None,
     ) -> None:
-        """``has_partition``: whether the topic with this id has this partition now."""
+        """``has_partition``: whether the topic with this id has this partition now. ``on_cut_due``
+        is called when ``cut_offset`` has risen. It must not call the machine at once."""
         self._has_partition = has_partition
         self._updates_per_snapshot = updates_per_snapshot
         self._log_records_min = log_records_min
@@ -95,6 +99,11 @@ class ShareMachine:
         # The offset of each share partition's snapshot, the oldest first.
         self._snapshots: OrderedDict[StateKey, int] = OrderedDict()
         self._end_offset = 0
+        self.cut_offset = 0
+        """The log may be cut below this offset now."""
+        # The next cut: its offset, and the offset below which everything has to be committed first.
+        self._next_cut: tuple[int, int] | None = None
+        self._on_cut_due = on_cut_due
         # The offset after the last tombstone.
         self._removed_end = -1
         # Topics that may be deleted.
@@ -229,6 +238,8 @@ class ShareMachine:
     # ------------------------------------------------------------------------- records
 
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
+        if not self._end_offset:
+            self.cut_offset = offset  # the log begins here
         kind, key = decode_state_key(record.key)
         if record.value is None:
             if kind is StateKind.SNAPSHOT:
@@ -280,7 +291,15 @@ class ShareMachine:
         return Step()
 
     def committed(self, high_watermark: int) -> None:
-        """Answers wait by the offsets of their records."""
+        """A part of the log may be cut that is large enough to be worth it."""
+        if not self._is_loaded:
+            return
+        if self._next_cut is None and self.needed_from - self.cut_offset >= self._log_records_min:
+            self._next_cut = self.needed_from, self._end_offset
+        if self._next_cut is not None and self._next_cut[1] <= high_watermark:
+            self.cut_offset, _ = self._next_cut
+            self._next_cut = None
+            self._on_cut_due()
 
     def unloaded(self) -> list[Waiter]:
         return []  # every request is answered by its step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.service.internal_topics import group_topic, made, transaction_topic
+from broker.service.internal_topics import group_topic, made, share_topic, transaction_topic
 from runtime.config.node import from_settings
 from tests.support.broker_apis import SETTINGS, Edges
 from tests.support.controller import Machine
@@ -12,26 +12,28 @@ from tests.support.worlds import virtual
 
 GROUPS = "offsets.topic.replication.factor"
 TRANSACTIONS = "transaction.state.log.replication.factor"
+SHARES = "share.coordinator.state.topic.replication.factor"
 
 
 @pytest.mark.parametrize(
     ("brokers", "settings", "factors"),
     [
-        (1, {}, (1, 1)),
-        (2, {}, (2, 2)),
-        (4, {}, (3, 3)),
-        (1, {GROUPS: "3"}, (3, 1)),
-        (1, {TRANSACTIONS: "2"}, (1, 2)),
-        (4, {GROUPS: "2", TRANSACTIONS: "1"}, (2, 1)),
+        (1, {}, (1, 1, 1)),
+        (2, {}, (2, 2, 2)),
+        (4, {}, (3, 3, 3)),
+        (1, {GROUPS: "3"}, (3, 1, 1)),
+        (1, {TRANSACTIONS: "2"}, (1, 2, 1)),
+        (1, {SHARES: "2"}, (1, 1, 2)),
+        (4, {GROUPS: "2", TRANSACTIONS: "1"}, (2, 1, 3)),
     ],
 )
 def test_a_default_replication_factor_follows_the_brokers_and_one_that_is_set_stays(
-    brokers: int, settings: dict[str, str], factors: tuple[int, int]
+    brokers: int, settings: dict[str, str], factors: tuple[int, int, int]
 ) -> None:
     machine = Machine()
     machine.brokers(*range(1, brokers + 1))
     config = from_settings({**SETTINGS, **settings})
-    made = [topic(config, machine.image) for topic in (group_topic, transaction_topic)]
+    made = [topic(config, machine.image) for topic in (group_topic, transaction_topic, share_topic)]
     assert tuple(each.replication_factor for each in made) == factors
 
 

@@ -162,6 +162,10 @@ class ShareCoordinatorLife(RuleBasedStateMachine):
     def cut(self) -> None:
         self.bench.cut()
 
+    @rule()
+    def cut_when_due(self) -> None:
+        self.bench.cut_when_due()
+
     @rule(refused=st.booleans())
     def change_disk(self, refused: bool) -> None:
         self.bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS if refused else ErrorCode.NONE

@@ -1,0 +1,36 @@
+"""InitializeShareGroupState (83), ReadShareGroupState (84), WriteShareGroupState (85),
+DeleteShareGroupState (86) and ReadShareGroupStateSummary (87): brokers keep the states of share
+partitions at their coordinators (KIP-932).
+
+Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.api.handler import RequestContext, Served
+from broker.coordinator.share.types import StateAnswer
+from broker.coordinator.state_messages import API_OF, StateApi
+from broker.service import share_states
+from broker.service.context import BrokerContext
+from stele.errors import ErrorCode
+from stele.wire.kafka import Struct
+
+
+def _served(state_api: StateApi) -> Served:
+    async def handle(
+        context: BrokerContext, request_context: RequestContext, message: Any
+    ) -> Struct:
+        requests = list(state_api.requests(message))
+        answers = await share_states.ask(context, request_context.caller, requests)
+        return state_api.response(message, answers)
+
+    def refuse(request_context: RequestContext, message: Any, error: ErrorCode) -> Struct:
+        refused = StateAnswer(error, error.name)
+        return state_api.response(message, [refused] * sum(1 for _ in state_api.requests(message)))
+
+    return Served(state_api.api, refuse, handle_async=handle)
+
+
+SERVED: Final = tuple(map(_served, API_OF.values()))

@@ -1,0 +1,243 @@
+"""Requests about the states of share partitions as messages of Kafka's protocol (KIP-932), APIs 83
+to 87, and back.
+
+A message has requests of one type, about share partitions of one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from broker.coordinator.share.types import (
+    NO_COUNT,
+    ForgetRequest,
+    InitializeRequest,
+    ReadRequest,
+    ShareState,
+    StateAnswer,
+    StateKey,
+    StateRequest,
+    SummaryRequest,
+    WriteRequest,
+)
+from broker.share.values import RecordState, StateBatch
+from stele.errors import ErrorCode
+from stele.wire.kafka import Api, Struct
+from stele.wire.kafka.messages import delete_share_group_state as delete
+from stele.wire.kafka.messages import initialize_share_group_state as initialize
+from stele.wire.kafka.messages import read_share_group_state as read
+from stele.wire.kafka.messages import read_share_group_state_summary as summary
+from stele.wire.kafka.messages import write_share_group_state as write
+
+
+class StateApi(NamedTuple):
+    """One of the APIs, and how one request and one answer are written in it."""
+
+    api: Api[Any, Any]
+    topic: type[Any]
+    partition: Callable[[Any], Struct]
+    """Of a request."""
+    request: Callable[[StateKey, Any], StateRequest]
+    """Of a partition of a message."""
+    result_topic: type[Any]
+    result: Callable[[int, StateAnswer], Struct]
+    """Of an answer about the partition with this number."""
+    answer: Callable[[Any], StateAnswer]
+    """Of a partition of a response."""
+
+    @property
+    def version(self) -> int:
+        return self.api.max_version
+
+    def encode(self, requests: Sequence[StateRequest]) -> Struct:
+        topics: dict[bytes, Any] = {}
+        for each in requests:
+            topic = topics.get(each.key.topic_id)
+            if topic is None:
+                topic = topics[each.key.topic_id] = self.topic(each.key.topic_id)
+            topic.partitions.append(self.partition(each))
+        message: Struct = self.api.request(requests[0].key.group_id, list(topics.values()))
+        return message
+
+    def requests(self, message: Any) -> Iterator[StateRequest]:
+        """What a message asks, in its order."""
+        for topic in message.topics:
+            for each in topic.partitions:
+                key = StateKey(message.group_id, topic.topic_id, each.partition)
+                yield self.request(key, each)
+
+    def response(self, message: Any, answers: Iterable[StateAnswer]) -> Struct:
+        """``answers``: in the order of ``requests``."""
+        told = iter(answers)
+        response: Struct = self.api.response(
+            [
+                self.result_topic(
+                    topic.topic_id,
+                    [self.result(each.partition, next(told)) for each in topic.partitions],
+                )
+                for topic in message.topics
+            ]
+        )
+        return response
+
+    def answers(self, response: Any) -> dict[tuple[bytes, int], StateAnswer]:
+        """By topic id and partition."""
+        return {
+            (topic.topic_id, each.partition): self.answer(each)
+            for topic in response.results
+            for each in topic.partitions
+        }
+
+
+def _outcome(result: Any) -> StateAnswer:
+    try:
+        error = ErrorCode(result.error_code)
+    except ValueError:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    return StateAnswer(error, result.error_message)
+
+
+def _batches(told: Iterable[Any]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(
+            each.first_offset,
+            each.last_offset,
+            _state(each.delivery_state),
+            each.delivery_count,
+        )
+        for each in told
+    )
+
+
+def _state(number: int) -> RecordState:
+    """A state that does not exist is none that is persisted: the coordinator refuses it."""
+    try:
+        return RecordState(number)
+    except ValueError:
+        return RecordState.ACQUIRED
+
+
+# ------------------------------------------------------------------------------- the five of them
+
+
+def _initialization(key: StateKey, told: initialize.PartitionData) -> InitializeRequest:
+    return InitializeRequest(key, told.state_epoch, told.start_offset)
+
+
+def _write(key: StateKey, told: write.PartitionData) -> WriteRequest:
+    return WriteRequest(
+        key,
+        told.state_epoch,
+        told.leader_epoch,
+        told.start_offset,
+        told.delivery_complete_count,
+        _batches(told.state_batches),
+    )
+
+
+def _write_partition(request: WriteRequest) -> write.PartitionData:
+    return write.PartitionData(
+        request.key.partition,
+        request.state_epoch,
+        request.leader_epoch,
+        request.start_offset,
+        request.complete_count,
+        [write.StateBatch(*each) for each in request.batches],
+    )
+
+
+def _read_result(number: int, answer: StateAnswer) -> read.PartitionResult:
+    result = read.PartitionResult(number, answer.error, answer.message)
+    if answer.state is not None:
+        result.state_epoch = answer.state.state_epoch
+        result.start_offset = answer.state.start_offset
+        result.state_batches = [read.StateBatch(*each) for each in answer.state.batches]
+    return result
+
+
+def _read_answer(result: read.PartitionResult) -> StateAnswer:
+    state = ShareState(
+        0,
+        result.state_epoch,
+        start_offset=result.start_offset,
+        batches=_batches(result.state_batches),
+    )
+    return _outcome(result) if result.error_code else StateAnswer(ErrorCode.NONE, None, state)
+
+
+def _summary_result(number: int, answer: StateAnswer) -> summary.PartitionResult:
+    result = summary.PartitionResult(number, answer.error, answer.message)
+    result.delivery_complete_count = NO_COUNT
+    if answer.state is not None:
+        result.state_epoch = answer.state.state_epoch
+        result.leader_epoch = answer.state.leader_epoch
+        result.start_offset = answer.state.start_offset
+        result.delivery_complete_count = answer.state.complete_count
+    return result
+
+
+def _summary_answer(result: summary.PartitionResult) -> StateAnswer:
+    state = ShareState(
+        0,
+        result.state_epoch,
+        result.leader_epoch,
+        result.start_offset,
+        result.delivery_complete_count,
+    )
+    return _outcome(result) if result.error_code else StateAnswer(ErrorCode.NONE, None, state)
+
+
+INITIALIZE: Final = StateApi(
+    initialize.API,
+    initialize.InitializeStateData,
+    lambda told: initialize.PartitionData(told.key.partition, told.state_epoch, told.start_offset),
+    _initialization,
+    initialize.InitializeStateResult,
+    lambda number, told: initialize.PartitionResult(number, told.error, told.message),
+    _outcome,
+)
+READ: Final = StateApi(
+    read.API,
+    read.ReadStateData,
+    lambda told: read.PartitionData(told.key.partition, told.leader_epoch),
+    lambda key, told: ReadRequest(key, told.leader_epoch),
+    read.ReadStateResult,
+    _read_result,
+    _read_answer,
+)
+WRITE: Final = StateApi(
+    write.API,
+    write.WriteStateData,
+    _write_partition,
+    _write,
+    write.WriteStateResult,
+    lambda number, told: write.PartitionResult(number, told.error, told.message),
+    _outcome,
+)
+DELETE: Final = StateApi(
+    delete.API,
+    delete.DeleteStateData,
+    lambda told: delete.PartitionData(told.key.partition),
+    lambda key, told: ForgetRequest(key),
+    delete.DeleteStateResult,
+    lambda number, told: delete.PartitionResult(number, told.error, told.message),
+    _outcome,
+)
+SUMMARY: Final = StateApi(
+    summary.API,
+    summary.ReadStateSummaryData,
+    lambda told: summary.PartitionData(told.key.partition),
+    lambda key, told: SummaryRequest(key),
+    summary.ReadStateSummaryResult,
+    _summary_result,
+    _summary_answer,
+)
+
+API_OF: Final[dict[type[StateRequest], StateApi]] = {
+    InitializeRequest: INITIALIZE,
+    ReadRequest: READ,
+    WriteRequest: WRITE,
+    ForgetRequest: DELETE,
+    SummaryRequest: SUMMARY,
+}
