@@ -221,7 +221,7 @@ class FetchRequests:
     def _read(self, waiting: WaitingFetch, *, counts: bool = False) -> Reading:
         """``counts``: a follower's fetch has just come, and its positions acknowledge."""
         reading = self._reader.read(waiting, counts=counts)
-        if reading.read_bytes and not waiting.is_follower:
+        if not waiting.is_follower:
             self._turns.use(reading.read_bytes)
         return reading
 
@@ -240,14 +240,16 @@ class FetchRequests:
         return True
 
     def _count_by_topic(self, reading: Reading, *, to_follower: bool) -> None:
+        """In the turn of the event loop in which they were read: every replica is still here."""
         by_id = self._replicas.by_id
         for result in reading.results:
-            if result.records and (replica := by_id.get(result.id)) is not None:
+            if result.records:
+                traffic = by_id[result.id].traffic
                 size_bytes = sum(map(len, result.records))
                 if to_follower:
-                    replica.traffic.replication_bytes_out += size_bytes
+                    traffic.replication_bytes_out += size_bytes
                 else:
-                    replica.traffic.bytes_out += size_bytes
+                    traffic.bytes_out += size_bytes
 
     def _answer(self, waiting: WaitingFetch, reading: Reading) -> None:
         if not waiting.is_open:

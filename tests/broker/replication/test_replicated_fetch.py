@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from broker.partition.effects import BrokerStatus
 from broker.replication.fetch_reader import Reading
 from broker.replication.fetch_turns import TURN_BYTES
@@ -87,6 +89,22 @@ async def test_a_fetch_waits_for_its_minimum_of_bytes(cluster: ReplicaCluster) -
     assert not waiting.done()
     await cluster[1].produce()
     assert sum(map(len, (await waiting).records)) == 2 * size
+
+
+@pytest.mark.parametrize(("max_wait_ms", "min_bytes"), [(0, 1), (0, 1 << 20), (60_000, 0)])
+@with_topic
+async def test_a_fetch_that_may_not_wait_or_wants_nothing_is_answered_at_once(
+    cluster: ReplicaCluster, max_wait_ms: int, min_bytes: int
+) -> None:
+    began = cluster.simulation.now
+    nothing = await cluster[1].fetch(0, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+    assert (nothing.error, nothing.records) == (ErrorCode.NONE, [])
+    assert cluster.simulation.now == began
+    await cluster[1].produce()
+    began = cluster.simulation.now
+    found = await cluster[1].fetch(0, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+    assert len(found.records) == 1
+    assert cluster.simulation.now == began
 
 
 def test_the_broker_bounds_what_a_consumer_gets_and_may_wait_for() -> None:
