@@ -53,6 +53,9 @@ _BUMPS_EPOCH_FROM: Final = 2
 _RECORD_ERRORS_MAX: Final = 1000
 """The most rejected records in one answer. Producers treat the others as part of their batch."""
 
+_ANY_TIME_MS: Final = (-(1 << 63), (1 << 63) - 1)
+"""What a header has room for."""
+
 _SOUND: Final = object()
 """What ``next`` gives for a check of records that has come to its end."""
 
@@ -366,7 +369,7 @@ class ProduceRequests:
         try:
             replica = self._leader_of(entry, acks)
             header, checks = self._validated(replica, entry)
-            is_sound = checks.is_over or next(checks, _SOUND) is _SOUND
+            is_sound = next(checks, _SOUND) is _SOUND
             if not is_sound or target_of(replica.config, header) is not None:
                 batch = _Unchecked(request, entry, acks, result)
                 batch.header, batch.checks = header, checks
@@ -415,11 +418,11 @@ class ProduceRequests:
                 raise batch.failure
             # Asked for again after each pause: it may lead no more.
             replica = self._leader_of(entry, batch.acks)
-            if batch.checks is None or batch.header is None:
+            if batch.checks is None:
                 batch.header, batch.checks = self._validated(replica, entry)
             if next(batch.checks, _SOUND) is not _SOUND:
                 return Progress.MORE
-            batch.header = _corrected(entry, batch.header, batch.checks)
+            batch.header = _corrected(entry, batch.sound_header, batch.checks)
             if self._recompresses(replica, batch, batch.header):
                 return Progress.WAITING
         except ApiError as error:
@@ -559,7 +562,7 @@ def _tell_lost(replica: Replica, producer_id: int) -> None:
 def _allowed_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> TimeDeltas:
     """What message.timestamp.before.max.ms and .after.max.ms allow for each record. The header's
     times are not looked at, since they are only what the producer claims."""
-    oldest_ms, newest_ms = -(1 << 63), (1 << 63) - 1
+    oldest_ms, newest_ms = _ANY_TIME_MS
     if config.message_timestamp_type != "LogAppendTime":
         oldest_ms = time_ms - config.message_timestamp_before_max_ms
         newest_ms = time_ms + config.message_timestamp_after_max_ms

@@ -80,7 +80,7 @@ class RecordCheck:
     or a time outside of ``times``, and all are sound otherwise, it raises RejectedRecordsError.
     """
 
-    __slots__ = ("_slices", "is_over", "newest_ms")
+    __slots__ = ("_slices", "newest_ms")
 
     def __init__(
         self,
@@ -94,9 +94,8 @@ class RecordCheck:
         self.newest_ms = 0
         """The greatest time of all records, in milliseconds relative to the batch's base timestamp.
         Right when the check has come to its end."""
+        # None at all where the records turn out sound at once.
         self._slices: Iterator[None] = iter(())
-        self.is_over = False
-        """Whether the records turned out sound at once. The iterator has no slices then."""
         if compression is Compression.NONE and count <= SLICE_RECORDS:
             # The usual case: sound records of one slice need no source of parts.
             data = bytes(body)
@@ -104,7 +103,6 @@ class RecordCheck:
                 data, 0, 0, count, times, keys_required, _BEFORE_ALL_MS
             )
             if (number, position) == (count, len(data)):
-                self.is_over = True
                 return
         self._slices = self._check(compression, body, count, times, keys_required)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.replication import produce
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.slow_checks import Progress, SlowChecks
 from broker.replication.types import (
@@ -110,6 +111,38 @@ async def test_a_record_s_time_is_bounded_whatever_the_header_claims(
     result = await cluster[1].produce(resealed(batch))
     assert result.error is ErrorCode.INVALID_TIMESTAMP
     assert ends(cluster, 1) == [0]
+
+
+@pytest.mark.parametrize("base_ms", [(1 << 63) - 1, (1 << 63) - 2])
+@with_topic(message_timestamp_type="LogAppendTime")
+async def test_a_record_s_time_has_64_bits_where_its_topic_takes_any(
+    cluster: ReplicaCluster, base_ms: int
+) -> None:
+    """The header has no room for a later one."""
+    batch = make_batch(2)  # a millisecond apart
+    struct.pack_into(">q", batch, 27, base_ms)
+    result = await cluster[1].produce(resealed(batch))
+    has_room = base_ms < (1 << 63) - 1
+    assert result.error is (ErrorCode.NONE if has_room else ErrorCode.INVALID_TIMESTAMP)
+    assert ends(cluster, 1) == [2 * has_room]
+
+
+@pytest.mark.parametrize(("count", "is_slow"), [(1_000, False), (1_001, True)])
+@with_topic
+async def test_a_batch_of_a_slice_is_appended_in_the_turn_in_which_it_comes(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch, count: int, is_slow: bool
+) -> None:
+    """And no byte of a header is written anew that is right."""
+    monkeypatch.setattr(produce, "stamp_max_timestamp", None)
+    log = cluster[1].replica().log
+
+    async def inside() -> None:
+        entry = ProduceEntry(P0, make_batch(count))
+        cluster[1].manager.produce.begin([entry], 0, 30_000, lambda results: None)
+        assert log.end_offset == (0 if is_slow else count)
+
+    await cluster[1].process.run(inside())
+    await until(lambda: log.end_offset == count)
 
 
 @pytest.mark.parametrize("count", [3, LARGE])
