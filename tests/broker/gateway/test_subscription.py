@@ -130,12 +130,14 @@ class Outlet:
 
 
 class Image:
-    """Of the metadata: there is one topic, of one partition."""
+    """Of the metadata: topic ``t`` has one partition, and ``wide`` has three."""
 
     def topic(self, name: str) -> Topic | None:
-        partitions = [SimpleNamespace(leader=1)]
-        found = SimpleNamespace(topic_id=OLD_ID, name=name, partitions=partitions)
-        return cast(Topic, found) if name == NAME.topic else None
+        count = {NAME.topic: 1, "wide": 3}.get(name)
+        if count is None:
+            return None
+        partitions = [SimpleNamespace(leader=1)] * count
+        return cast(Topic, SimpleNamespace(topic_id=OLD_ID, name=name, partitions=partitions))
 
 
 class Stream:
@@ -151,6 +153,7 @@ class Stream:
     ) -> None:
         self.consumer = ScriptedConsumer()
         self.consumers_made = 0
+        self.options: dict[str, Any] = {}  # of the consumer
         monkeypatch.setattr(subscribing, "Consumer", self._made)
         self.outlet = Outlet()
         context = SimpleNamespace(image=Image, authorizer=AllowAll())
@@ -164,8 +167,9 @@ class Stream:
         self.outlet.requests.put_nowait(start or Start(places, "earliest", grant, joining))
         self.running = asyncio.ensure_future(self.subscription.run())
 
-    def _made(self, *arguments: object, **options: object) -> ScriptedConsumer:
+    def _made(self, *arguments: object, **options: Any) -> ScriptedConsumer:
         self.consumers_made += 1
+        self.options = options
         return self.consumer
 
     def poll(self, *batches: RawBatch, progress: Progress | None = None) -> None:
@@ -174,6 +178,91 @@ class Stream:
 
     def ask(self, request: Grant | Offsets | None) -> None:
         self.outlet.requests.put_nowait(request)
+
+
+# ------------------------------------------------------------------------------- the start
+
+
+def start_of(*places: From, joining: Joining | None = None) -> Start:
+    return Start(places, "earliest", Grant(1, None), joining)
+
+
+async def refusal_of(monkeypatch: pytest.MonkeyPatch, start: Start) -> str:
+    """Why the stream ends at once; empty: it goes on."""
+    stream = Stream(monkeypatch, start)
+    await asyncio.sleep(0.1)
+    if not stream.running.done():
+        assert stream.consumers_made == 1
+        stream.running.cancel()
+        return ""
+    error = stream.running.exception()
+    assert isinstance(error, RpcError)
+    return error.detail
+
+
+@virtual
+async def test_a_consumer_is_a_member_only_where_its_client_joins_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for start, client_id, group_id in (
+        (start_of(From("t", 0, 0)), "stele-gateway", None),
+        (start_of(joining=Joining("g", ("t",), "", None)), "stele-gateway", "g"),
+        (start_of(joining=Joining("g", ("t",), "mine", None)), "mine", "g"),
+    ):
+        stream = Stream(monkeypatch, start)
+        await asyncio.sleep(0.1)
+        assert stream.options["client_id"] == client_id
+        assert stream.options["group_id"] == group_id
+        stream.running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("partition", "why"),
+    [
+        (0, ""),
+        (2, ""),
+        (None, ""),
+        (-1, "topic 'wide' has partitions 0 to 2, not -1"),
+        (3, "topic 'wide' has partitions 0 to 2, not 3"),
+    ],
+)
+@virtual
+async def test_a_partition_that_is_not_there_is_refused_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, partition: int | None, why: str
+) -> None:
+    found = await refusal_of(monkeypatch, start_of(From("wide", partition, 0)))
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(4, False), (3, True)])
+@virtual
+async def test_a_stream_reads_a_bounded_number_of_partitions(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_refused: bool
+) -> None:
+    monkeypatch.setattr(subscribing, "PARTITIONS_MAX", most)
+    start = start_of(From("wide", None, 0), From("t", 0, 0))
+    assert bool(await refusal_of(monkeypatch, start)) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("joining", "why"),
+    [
+        (Joining("g", ("t", "wide"), "", None), ""),
+        (Joining("g", ("t", "wide", "t"), "", None), "a group has at most 2 topics"),
+        (Joining("g", (), "", None), "either topics or a topic_pattern"),
+        (Joining("g", ("t",), "", None, pattern="t.*"), "either topics or a topic_pattern"),
+        (Joining("g", ("none",), "", None), "knows no such topic"),
+    ],
+)
+@virtual
+async def test_a_member_names_a_bounded_number_of_topics_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, joining: Joining, why: str
+) -> None:
+    monkeypatch.setattr(subscribing, "TOPICS_MAX", 2)
+    found = await refusal_of(monkeypatch, start_of(joining=joining))
+    assert why in found
+    assert bool(found) == bool(why)
 
 
 # ----------------------------------------------------------------------- records, positions
