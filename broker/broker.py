@@ -378,6 +378,7 @@ class Broker:
             sharing=self._sharing,
             metrics=self._metrics,
             lease_valid=self._lease_valid,
+            deposed=self._deposed,
             controller_features=lambda: self._quorum.controller_features,
             new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
             caught_up=lambda: self._serving,

@@ -44,6 +44,7 @@ class BrokerContext:
     ``image`` gives the newest published image, ``wait_until`` waits for one that a predicate
     accepts, so many seconds, and says whether it came. ``lease_valid`` says whether the active
     controller has answered this broker of late: whether the image is more than history.
+    ``deposed`` is as ``BrokerLifecycle.deposed``: then the image hides what this broker led.
     ``caught_up`` says whether that was ever so since the process began. Before, the image may be
     empty: only the quorum's leader knows how much of this broker's metadata log is committed.
     ``controller_features``: the levels that the voters support, by the newest record of them.
@@ -63,6 +64,7 @@ class BrokerContext:
     sharing: Sharing
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
+    deposed: Callable[[], bool]
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]
     new_request_id: Callable[[], bytes]
     authorizer: Authorizer

@@ -107,6 +107,9 @@ async def present_image(
     """The image once it is new enough for a question: with the records up to ``min_offset``, and
     for a linearizable read with everything that was acknowledged before.
 
+    A deposed broker hides the partitions that it led, and its image is then the metadata of no
+    moment. A linearizable read waits until the broker has applied what deposed it.
+
     Raises ApiError BROKER_NOT_AVAILABLE if another broker has newer metadata: this one has no
     contact to the controllers, or the image was not new enough within ``patience_s``.
     """
@@ -114,7 +117,11 @@ async def present_image(
     if linearizable:
         min_offset = max(min_offset, await _read_index(context, patience_s))
     left_s = max(0.0, deadline - context.clock.monotonic())
-    await context.wait_until(lambda image: image.offset >= min_offset, left_s)
+
+    def answers(image: MetadataImage) -> bool:
+        return image.offset >= min_offset and not (linearizable and context.deposed())
+
+    await context.wait_until(answers, left_s)
     if not linearizable and not context.lease_valid():
         raise ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE,
@@ -122,10 +129,11 @@ async def present_image(
             "so what it knows may be outdated",
         )
     image = context.image()
-    if image.offset < min_offset:
+    if not answers(image):
         raise ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"broker {context.broker_id} has not applied metadata up to {min_offset}",
+            f"broker {context.broker_id} has not applied metadata up to {min_offset}"
+            + (", nor what made other brokers lead its partitions" if context.deposed() else ""),
         )
     return image
 

@@ -379,6 +379,7 @@ class Edges:
         self.replicas = FakeReplicas(ME)
         self.authorizer = authorizer or FakeAuthorizer()
         self.lease = True
+        self.deposed = False
         self.controller_features: dict[int, tuple[FeatureLevels, ...]] = {}
         self.leader = LeaderAndEpoch(100, 1)
         self.metadata_log = FakeMetadataLog()
@@ -464,6 +465,7 @@ class Edges:
             sharing=self.sharing,
             metrics=metrics,
             lease_valid=lambda: self.lease,
+            deposed=lambda: self.deposed,
             controller_features=lambda: self.controller_features,
             new_request_id=partial(random.Random(1).randbytes, 16),
             authorizer=self.authorizer,

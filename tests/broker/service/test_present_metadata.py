@@ -88,3 +88,21 @@ async def test_a_broker_without_a_lease_answers_from_linearizable_reads_alone() 
     assert found is ErrorCode.BROKER_NOT_AVAILABLE
     found, _ = await asked(edges, linearizable=True)
     assert isinstance(found, MetadataImage)
+
+
+@virtual
+async def test_a_deposed_broker_answers_linearizable_reads_when_it_knows_who_leads() -> None:
+    edges = Edges()
+    has_committed(edges, edges.publisher.offset)
+    edges.deposed = True
+    found, took_s = await asked(edges, linearizable=True)
+    assert found is ErrorCode.BROKER_NOT_AVAILABLE
+    assert took_s == pytest.approx(PATIENCE_S, abs=0.1)
+
+    asking = asyncio.create_task(asked(edges, linearizable=True))
+    await asyncio.sleep(PATIENCE_S / 2)
+    edges.deposed = False
+    edges.add_topic("orders", [[2]])  # what is applied next
+    found, took_s = await asking
+    assert isinstance(found, MetadataImage)
+    assert took_s == pytest.approx(PATIENCE_S / 2, abs=0.1)
