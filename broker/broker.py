@@ -359,11 +359,12 @@ class Broker:
         self._publisher.subscribe(self._kafka.connections)
         if self._telemetry is not None:
             self._publisher.subscribe(self._telemetry)
+        deposed = self._lifecycle.deposed
         return BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
             clock=world.clock,
-            image=VisibleImage(config.node_id, lambda: self._publisher.image, self._deposed),
+            image=VisibleImage(config.node_id, lambda: self._publisher.image, deposed),
             wait_until=self._publisher.wait_until,
             replicas=self._replicas,
             sessions=FetchSessions(world.rng),
@@ -378,7 +379,7 @@ class Broker:
             sharing=self._sharing,
             metrics=self._metrics,
             lease_valid=self._lease_valid,
-            deposed=self._deposed,
+            deposed=deposed,
             controller_features=lambda: self._quorum.controller_features,
             new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
             caught_up=lambda: self._serving,

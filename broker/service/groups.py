@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from broker.coordinator.asking import ask_coordinator
 from broker.coordinator.group.consumer.types import (
@@ -22,7 +22,7 @@ from broker.coordinator.group.types import (
     ListedGroup,
     ListRequest,
 )
-from broker.coordinator.step import Transaction
+from broker.coordinator.step import Transaction, Waiter
 from broker.service import group_regexes
 from broker.service.context import BrokerContext
 from broker.service.coordinators import (
@@ -61,11 +61,19 @@ async def ask(
     Raises ApiError GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE; with a transaction also what ``TransactionVerifier`` says.
     """
+    number = _coordinator_for(context, caller, operation, request)
+    return await ask_coordinator(context.groups, number, request, transaction)
+
+
+def _coordinator_for(
+    context: BrokerContext, caller: Caller, operation: Operation, request: GroupRequest[Any]
+) -> int:
+    """The number of the coordinator's partition. Raises ApiError GROUP_AUTHORIZATION_FAILED,
+    NOT_COORDINATOR."""
     why = refusal(context.authorizer, caller, operation, group_resource(request.group_id))
     if why is not None:
         raise why
-    number = coordinated_by(context, GROUPS, request.group_id)
-    return await ask_coordinator(context.groups, number, request, transaction)
+    return coordinated_by(context, GROUPS, request.group_id)
 
 
 # ------------------------------------------------------------------------------- membership
@@ -73,8 +81,17 @@ async def ask(
 
 
 async def as_member(context: BrokerContext, caller: Caller, request: GroupRequest[A]) -> A:
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+    """JoinGroup, SyncGroup and LeaveGroup."""
     return await ask(context, caller, Operation.READ, request)
+
+
+def submit_as_member(
+    context: BrokerContext, caller: Caller, request: GroupRequest[A], waiter: Waiter
+) -> None:
+    """As ``as_member``, and the answer goes to a waiter. What the coordinator refuses does, too;
+    GROUP_AUTHORIZATION_FAILED and NOT_COORDINATOR may be raised before it is asked."""
+    number = _coordinator_for(context, caller, Operation.READ, request)
+    context.groups.submit(number, request, waiter)
 
 
 async def consumer_heartbeat(
