@@ -61,8 +61,11 @@ class Plan:
 
     @property
     def least(self) -> int:
-        """The least that a run must acknowledge, consume and compare, or else it proves nothing."""
-        return max(1, int(self.seconds / 10))
+        """The least that a run must acknowledge, consume and compare, or else it proves nothing.
+
+        Laws look at what has changed between two moments, so a handful of records is too little.
+        """
+        return max(1, int(self.seconds / 2))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
