@@ -112,9 +112,9 @@ class SegmentIndexes:
             return None
         self.offsets.truncate_to_offset(proven_offset)
         known, position = self.offsets.last
-        if known < 0 or not self._lead_to_batch(segment):
+        if not self._lead_to_batch(segment):
             return None
-        self.times.truncate_to_offset(known + 1)
+        self.times.truncate_to_offset(known + 1)  # without an entry that leaves no time either
         return position if self.times.last is not None else None
 
     def flush(self) -> None:

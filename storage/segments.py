@@ -92,8 +92,6 @@ class Segments:
     def _use(self, segment: Segment) -> None:
         """Note the use of a sealed segment, and close the least recently used one if too many are
         open."""
-        if self._loaded and self._loaded[-1] is segment:
-            return
         if segment in self._loaded:
             self._loaded.remove(segment)
         self._loaded.append(segment)

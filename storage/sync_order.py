@@ -47,7 +47,7 @@ class SyncOrder(Generic[M]):
 
     def take(self, most: int | None) -> list[M]:
         """A group begins: the members in it, at most so many."""
-        if most is None or most >= len(self.ready):
+        if most is None:
             members = list(self.ready)
             if self._busy:
                 self._busy.update(self.ready)
@@ -63,7 +63,7 @@ class SyncOrder(Generic[M]):
     def release(self, member: M) -> None:
         """The group of ``member`` has ended, and it may be in another one."""
         self._settle(self._busy.pop(member))
-        if self._again and member in self._again:
+        if member in self._again:
             self.ready[member] = self._again.pop(member)
 
     def barrier(self) -> int | None:

@@ -570,8 +570,13 @@ def test_ids_have_kafkas_text_form() -> None:
         decode_uuid("AAAA")
 
 
-async def test_a_long_recovery_tells_how_far_it_is(
-    disk: MemoryDisk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("log_ms", "numbers"), [(2000, (3, 6, 9)), (2500, (2, 4, 6, 8, 10))])
+async def test_a_long_recovery_tells_every_five_seconds_how_far_it_is(
+    disk: MemoryDisk,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    log_ms: int,
+    numbers: tuple[int, ...],
 ) -> None:
     directory = open_directory(disk)
     for number in range(10):
@@ -583,11 +588,11 @@ async def test_a_long_recovery_tells_how_far_it_is(
 
     def read_slowly(path: str) -> bytes:
         if path.endswith(PARTITION_METADATA_FILE):  # once for each log
-            clock.now_ms += 2000
+            clock.now_ms += log_ms
         return read_file(path)
 
     monkeypatch.setattr(disk, "read_file", read_slowly)
     with caplog.at_level(logging.INFO):
         LogDirectory.open(disk, PATH, clock)
     told = [line for line in caplog.messages if "recovering" in line]
-    assert told == [f"{PATH}: recovering log {number} of 10" for number in (3, 6, 9)]
+    assert told == [f"{PATH}: recovering log {number} of 10" for number in numbers]

@@ -9,7 +9,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from stele.ids import TopicPartition
-from storage.checkpoints import CLEAN_SHUTDOWN_FILE, CORRUPT_FILE, MetaProperties
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    CORRUPT_FILE,
+    LEADER_EPOCH_FILE,
+    MetaProperties,
+)
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import (
@@ -185,6 +190,44 @@ async def test_a_log_whose_watermark_is_not_known_claims_no_more_than_before(
     await directory.checkpoint()
     assert log.offline is not None
     assert directory.checkpointed(log)[:2] == (3, 3)
+
+
+async def test_a_log_whose_watermark_is_not_known_claims_the_lesser_of_its_checkpoints(
+    disk: MemoryDisk,
+) -> None:
+    """A clean end leaves the recovery point at the log's end, and a full disk keeps it there. As a
+    high watermark it would make a log that loses its uncommitted end corrupt."""
+    directory = open_directory(disk)
+    commit(filled(directory), 1)
+    await directory.close()
+    disk.capacity = 0
+    directory = open_directory(disk)
+    disk.capacity = None
+    log = directory.logs[KEY]
+    assert directory.checkpointed(log)[:2] == (3, 1)
+
+    def fail() -> int:
+        raise RuntimeError("a bug")
+
+    log.ask_high_watermark = fail
+    await directory.checkpoint()
+    assert directory.checkpointed(log)[:2] == (1, 1)
+
+
+async def test_the_records_of_a_copy_are_in_the_checkpoints(disk: MemoryDisk) -> None:
+    """It is a log as soon as it takes over: whatever it has acknowledged then must not be lost
+    unnoticed."""
+    directory = open_directory(disk)
+    copy = await directory.copies.begin(KEY, TOPIC_ID, LogConfig())
+    for _ in range(3):
+        append(copy, make_batch(), epoch=4)
+    commit(copy, 2)
+    await directory.flush()
+    await directory.checkpoint()
+    assert directory.checkpointed(copy)[:2] == (2, 2)
+    assert disk.read_file(f"{copy.directory}/{LEADER_EPOCH_FILE}").split() == [
+        b"0", b"1", b"4", b"0",
+    ]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- the end

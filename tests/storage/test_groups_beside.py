@@ -57,13 +57,22 @@ class Log:
         raise error
 
 
+class CountedClock(HandClock):
+    reads = 0
+
+    def monotonic(self) -> float:
+        self.reads += 1
+        return super().monotonic()
+
+
 class Groups:
     """A group commit whose first group is under way: that of the log ``slow``."""
 
     def __init__(self) -> None:
         self.disk = SlowDisk()
         self.failures: list[OSError] = []
-        self.commit = GroupCommit(self.disk, HandClock(), self.failures.append)
+        self.clock = CountedClock()
+        self.commit = GroupCommit(self.disk, self.clock, self.failures.append)
         self.told: list[str] = []
 
     def log(self, name: str, records: int = 1) -> Log:
@@ -125,6 +134,22 @@ async def test_one_small_group_is_beside_the_first(groups: Groups) -> None:
     assert groups.disk.names == [["slow"], others[:BESIDE_MEMBERS]]
     await groups.disk.end(0)  # the first: the next one covers all that is left
     assert groups.disk.names == [others[:BESIDE_MEMBERS], others[BESIDE_MEMBERS:]]
+
+
+async def test_logs_that_must_wait_cost_no_turns(groups: Groups) -> None:
+    """One timer for all that come, and none while no further group may begin."""
+    await groups.begin(groups.log("slow"))
+    before = groups.clock.reads
+    for number in range(BESIDE_MEMBERS + 1):
+        groups.commit.add(groups.log(f"other-{number}"))
+    assert groups.clock.reads == before + 1
+    await asyncio.sleep(A_WHILE_S)
+    assert len(groups.disk.names) == 2
+    before = groups.clock.reads
+    groups.commit.add(groups.log("later"))
+    await asyncio.sleep(A_WHILE_S)
+    assert groups.clock.reads == before
+    assert len(groups.disk.names) == 2
 
 
 async def test_the_next_group_beside_a_slow_one_begins_in_time(groups: Groups) -> None:

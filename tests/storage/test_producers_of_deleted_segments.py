@@ -211,9 +211,9 @@ async def test_a_snapshot_of_an_earlier_process_is_on_disk_before_segments_go(di
 
 
 async def test_a_log_that_is_closed_meanwhile_gets_no_snapshot(
-    disk: Full, monkeypatch: pytest.MonkeyPatch
+    disk: Full, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new log may have the same path by then."""
+    """A new log may have the same path by then, and no disk is full."""
     monkeypatch.setattr(producer_state, "_ENCODED_PER_SLICE", 1)
     log = opened(disk)
     for producer in range(5):
@@ -226,8 +226,29 @@ async def test_a_log_that_is_closed_meanwhile_gets_no_snapshot(
     retiring = asyncio.ensure_future(log.retire_dead_segments())
     await asyncio.sleep(0)
     log.close()
+    synced = len(disk.synced)
     assert await retiring == 0
     assert snapshot_offsets(disk, PATH) == []
+    assert disk.synced[synced:] == []
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("in_slices", [False, True])
+@pytest.mark.parametrize("producer", [8, None])
+async def test_retention_that_deletes_nothing_syncs_nothing(
+    disk: Full, producer: int | None, in_slices: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes again and again to every log, and the snapshot where a log begins is on disk."""
+    log = opened(disk)
+    append(log, batch_of(7))
+    base = roll(log, producer)
+    log.sync_now()
+    log.advance_start_offset(base)
+    assert await log.retire_dead_segments() == 1
+    synced = len(disk.synced)
+    monkeypatch.setattr(disk, "sync_now", None)
+    assert (await log.retire_dead_segments() if in_slices else log.remove_dead_segments()) == 0
+    assert disk.synced[synced:] == []
 
 
 def test_recovery_removes_what_a_snapshot_knows(disk: Full) -> None:

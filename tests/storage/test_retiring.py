@@ -17,6 +17,8 @@ from storage.errors import StorageError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.retiring import retire_dead_segments
+from storage.segment_names import SNAPSHOT_SUFFIX
+from storage.snapshots import snapshot_offsets
 from tests.support.batches import make_batch
 from tests.support.partition_log import SMALL, open_log, read_all
 from tests.support.storage import MemoryDisk, append, commit
@@ -70,6 +72,44 @@ async def test_a_log_that_fails_meanwhile_keeps_its_other_segments(*, in_order: 
     removed = await retiring
     assert 0 < removed < SEGMENTS / 2
     assert len(log_files(disk)) == SEGMENTS + 1 - removed
+
+
+@virtual
+async def test_a_log_whose_directory_is_gone_meanwhile_is_no_failure() -> None:
+    """Its topic was deleted: the directory has another name by now."""
+    disk = MemoryDisk()
+    log = segmented(disk)
+    log.advance_start_offset(SEGMENTS)
+    retiring = asyncio.ensure_future(retire_dead_segments(log, disk, SEGMENTS, in_order=False))
+    await asyncio.sleep(0)
+    log.go_offline(OSError(errno.ESHUTDOWN, "it was closed"))
+    disk.remove_tree(log.directory)
+    assert await retiring > 0
+
+
+@virtual
+async def test_a_log_that_fails_meanwhile_keeps_its_other_snapshots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new log may have snapshots at the same paths by now."""
+    disk = MemoryDisk()
+    log = open_log(disk, replace(SMALL, segment_bytes=1))
+    for number in range(5):
+        append(log, make_batch(producer=(7, 0, number)))
+    log.sync_now()
+    log.advance_start_offset(4)
+    before = snapshot_offsets(disk, log.directory)
+    assert before == [1, 2, 3, 4]
+    rename = disk.rename
+
+    def failing(source: str, target: str) -> None:
+        rename(source, target)
+        if source.endswith(SNAPSHOT_SUFFIX):
+            log.go_offline(OSError(errno.EIO, "the disk is gone"))
+
+    monkeypatch.setattr(disk, "rename", failing)
+    assert await retire_dead_segments(log, disk, 4, in_order=False) == 4
+    assert snapshot_offsets(disk, log.directory) == before[1:]
 
 
 @virtual

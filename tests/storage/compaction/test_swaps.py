@@ -12,7 +12,9 @@ import pytest
 from stele.wire.batch import Record
 from storage.errors import LogDirectoryError
 from storage.log import PartitionLog
-from storage.swaps import SWAP_FILE
+from storage.segment_names import CLEANED_SUFFIX, segment_paths, txn_index_path
+from storage.snapshots import snapshot_path
+from storage.swaps import SWAP_FILE, encode_swap, finish_swap, swap_path
 from tests.support.compaction import (
     DIRECTORY,
     compact,
@@ -223,3 +225,32 @@ def test_a_malformed_note_is_reported(note: bytes) -> None:
     disk.replace_file_now(f"{DIRECTORY}/{SWAP_FILE}", note)
     with pytest.raises(LogDirectoryError, match="does not hold two offsets"):
         opened(disk)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_recovery_puts_a_segment_into_the_place_of_those_that_the_note_names(
+    renamed: bool,
+) -> None:
+    """The crash came before the renames or after them. The neighbours stay, and so do the snapshots
+    of producers: a recovery begins with the newest."""
+    disk = MemoryDisk()
+    for base in (0, 5, 7, 9):
+        for path in (*segment_paths("/d", base), txn_index_path("/d", base)):
+            disk.replace_file_now(path, b"old %d" % base)
+        disk.replace_file_now(snapshot_path("/d", base), b"snapshot")
+    paths = (*segment_paths("/d", 5), txn_index_path("/d", 5))
+    cleaned = (*segment_paths("/d", 5, CLEANED_SUFFIX), txn_index_path("/d", 5, CLEANED_SUFFIX))
+    for path in paths if renamed else cleaned:
+        disk.replace_file_now(path, b"new")
+    disk.replace_file_now("/d/leader-epoch-checkpoint", b"0\n0\n")
+    disk.replace_file_now(swap_path("/d"), encode_swap(5, 9))
+    finish_swap(disk, "/d")
+    disk.power_loss()
+    assert [disk.read_file(path) for path in paths] == [b"new"] * 4
+    assert not any(map(disk.exists, cleaned))
+    assert not any(map(disk.exists, (*segment_paths("/d", 7), txn_index_path("/d", 7))))
+    for base in (0, 9):
+        assert disk.read_file(segment_paths("/d", base)[0]) == b"old %d" % base
+    assert all(disk.exists(snapshot_path("/d", base)) for base in (0, 5, 7, 9))
+    assert not disk.exists(swap_path("/d"))
+    finish_swap(disk, "/d")  # there is none any more
