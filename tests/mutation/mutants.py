@@ -213,6 +213,11 @@ ROOMS = (
         ("tests/broker/telemetry", "tests/metadata/test_client_metrics.py"),
     ),
     Room(
+        "connections",
+        ("broker/connections/*.py", "metadata/connection_settings.py"),
+        ("tests/broker/connections",),
+    ),
+    Room(
         "token",
         (
             "security/delegation_tokens.py",

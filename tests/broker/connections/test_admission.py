@@ -152,6 +152,49 @@ def test_a_rate_that_is_lifted_admits_all_that_wait() -> None:
     assert counted.held == 0
 
 
+def test_a_changed_rate_gives_back_nothing_that_was_used() -> None:
+    """Neither that of the broker nor that of a listener."""
+    for counted, changed in (
+        (admission(rate=1), settings(per_address=INT_MAX, most=INT_MAX, rate=2)),
+        (
+            admission(listener_rates={CLIENTS: 1}),
+            settings(per_address=INT_MAX, most=INT_MAX, listener_rates={CLIENTS: 2}),
+        ),
+    ):
+        for number in range(BURST):
+            assert counted.arrive(number, CLIENTS, "10.0.0.1", 0.0) is None
+        counted.take(changed, 0.0)
+        assert isinstance(counted.arrive(BURST, CLIENTS, "10.0.0.1", 0.0), Held)
+        assert counted.next_due_s(0.0) == 0.5
+
+
+def test_a_rate_of_which_the_listener_has_no_part_is_no_rate() -> None:
+    counted = admission(listener_rates={BROKERS: 1})
+    assert [counted.arrive(n, CLIENTS, "10.0.0.1", 0.0) for n in range(50)] == [None] * 50
+    held = [counted.arrive(n, BROKERS, "10.0.0.1", 0.0) for n in range(50, 50 + BURST + 1)]
+    assert held == [None] * BURST + [Held(None)]
+    assert counted.next_due_s(0.0) == 1.0
+
+
+def test_the_last_one_that_leaves_the_queue_holds_nobody_up() -> None:
+    counted = admission(rate=1)
+    for number in range(BURST + 1):
+        counted.arrive(number, CLIENTS, "10.0.0.1", 0.0)
+    counted.left(BURST, CLIENTS, "10.0.0.1")
+    assert counted.next_due_s(0.0) is None
+    assert list(counted.due(1.0)) == []
+    assert counted.arrive(BURST + 1, CLIENTS, "10.0.0.1", 1.0) is None
+
+
+def test_nobody_passes_those_that_wait() -> None:
+    """A token may have come since the last turn."""
+    counted = admission(rate=1)
+    for number in range(BURST + 1):
+        counted.arrive(number, CLIENTS, "10.0.0.1", 0.0)
+    assert counted.arrive(BURST + 1, CLIENTS, "10.0.0.1", 1.0) == Held(None)
+    assert list(counted.due(1.0)) == [BURST]
+
+
 def test_one_that_leaves_the_queue_is_passed_over_and_counted_no_more() -> None:
     counted = admission(rate=1)
     for number in range(BURST + 2):

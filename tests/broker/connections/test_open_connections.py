@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
@@ -20,8 +19,6 @@ from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from runtime.authorization.caller import NODE_ITSELF
-from runtime.kafka.connection import KafkaServerProtocol
-from runtime.kafka.mute import Mute
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quota.addresses import AddressQuotas
 from runtime.real.network import RealNetwork
@@ -29,7 +26,7 @@ from runtime.tls.listeners import TlsListeners
 from stele.real import RealClock
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.client_quotas import entity
-from tests.support.connections import two_listeners
+from tests.support.connections import Fake, as_connection, two_listeners
 from tests.support.timing import until
 
 
@@ -216,41 +213,6 @@ async def test_limits_change_while_connections_are_open() -> None:
     await server.close()
 
 
-@dataclass
-class Fake:
-    """A connection that notes its end."""
-
-    name: str
-    listener_name: str = "CLIENTS"
-    in_flight: int = 0
-    last_active_s: float = 0.0
-    is_held: bool = False
-    is_closed: bool = False
-    is_stalled: bool = False
-    muted: Mute = field(default_factory=lambda: Mute(lambda: None))
-    address: str = "10.0.0.1"
-    peer: str = "10.0.0.1:5"
-    principal: str = "User:ANONYMOUS"
-    ended: list[str] = field(default_factory=list)
-
-    def hold(self) -> None:
-        self.is_held = True
-
-    def let_in(self) -> None:
-        self.is_held = False
-
-    def close(self) -> None:
-        self.is_closed = True
-        self.ended.append("closed")
-
-    def abort(self) -> None:
-        self.is_closed = True
-        self.ended.append("aborted")
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
 async def test_connections_that_nobody_uses_are_displaced_first() -> None:
     config = two_listeners(max_connections="4")
     connections = OpenConnections(config, MetricsRegistry(), AddressQuotas({}))
@@ -259,28 +221,28 @@ async def test_connections_that_nobody_uses_are_displaced_first() -> None:
     silent_longer = Fake("silent longer", last_active_s=5.0, is_stalled=True)
     broker = Fake("broker", listener_name="BROKERS")
     for each in (busy, silent, silent_longer, broker):
-        connections.opened(cast(KafkaServerProtocol, each))
+        connections.opened(as_connection(each))
     order = []
     for number in range(4):
         come = Fake(f"broker {number}", listener_name="BROKERS")
-        connections.opened(cast(KafkaServerProtocol, come))
+        connections.opened(as_connection(come))
         order.append([each.name for each in (busy, silent, silent_longer) if each.is_closed])
     # None has been told of its end yet, and so each arrival finds those closing.
     assert order[0] == ["silent longer"]
     assert order[1:3] == [["silent", "silent longer"], ["busy", "silent", "silent longer"]]
-    assert (silent_longer.ended, silent.ended) == (["aborted"], ["closed"])
-    assert not broker.ended, "connections of brokers stay"
+    assert (silent_longer.done, silent.done) == (["aborted"], ["closed"])
+    assert not broker.done, "connections of brokers stay"
 
 
 async def test_the_nodes_own_connections_are_not_counted() -> None:
     registry = MetricsRegistry()
     connections = OpenConnections(two_listeners(max_connections="0"), registry, AddressQuotas({}))
     own = Fake("own", principal=NODE_ITSELF)
-    connections.opened(cast(KafkaServerProtocol, own))
+    connections.opened(as_connection(own))
     assert registry.values()["stele_connection_count"] == 1
     assert registry.values()['stele_listener_connections{listener="CLIENTS"}'] == 0
-    assert not own.ended
-    connections.closed(cast(KafkaServerProtocol, own))
+    assert not own.done
+    connections.closed(as_connection(own))
     assert registry.values()["stele_connection_count"] == 0
 
 
@@ -289,11 +251,11 @@ async def test_what_comes_before_the_metadata_waits_for_its_limits() -> None:
     connections = OpenConnections(two_listeners(max_connections="14"), registry, addresses)
     early = [Fake(f"early {number}") for number in range(15)]
     for each in early:
-        connections.opened(cast(KafkaServerProtocol, each))
+        connections.opened(as_connection(each))
     assert [each.is_held for each in early] == [True] * 14 + [False]
-    assert early[14].ended == ["closed"], "this limit is known"
+    assert early[14].done == ["closed"], "this limit is known"
     early[0].close()
-    connections.closed(cast(KafkaServerProtocol, early[0]))
+    connections.closed(as_connection(early[0]))
     # The publisher brings the quotas first.
     addresses.take({entity(ip=None): {"connection_creation_rate": 1.0}})
     for _ in connections.apply(MetadataDelta(EMPTY), EMPTY) or ():
@@ -303,7 +265,7 @@ async def test_what_comes_before_the_metadata_waits_for_its_limits() -> None:
     assert registry.values()["stele_connections_held"] == 2
     assert registry.values()["stele_connection_count"] == BURST
     for each in early[1:14]:
-        connections.closed(cast(KafkaServerProtocol, each))
+        connections.closed(as_connection(each))
     assert registry.values()["stele_connection_count"] == 0
     assert registry.values()["stele_connections_held"] == 0
     assert dict(connections.by_address) == {}
@@ -316,10 +278,10 @@ async def test_of_those_that_wait_for_the_metadata_the_oldest_give_way(
     connections = OpenConnections(two_listeners(), MetricsRegistry(), AddressQuotas({}))
     early = [Fake(f"early {number}") for number in range(5)]
     for each in early:
-        connections.opened(cast(KafkaServerProtocol, each))
+        connections.opened(as_connection(each))
     assert [each.is_closed for each in early] == [True, True, False, False, False]
     for each in early[:2]:
-        connections.closed(cast(KafkaServerProtocol, each))
+        connections.closed(as_connection(each))
     for _ in connections.apply(MetadataDelta(EMPTY), EMPTY) or ():
         pass
     assert not any(each.is_held for each in early[2:])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from broker.telemetry.otlp import Point
-from broker.telemetry.series import ClientLabels, Series, SeriesStore
+from broker.telemetry.series import ClientLabels, Figures, Series, SeriesStore, figures_of
 
 
 def labels(instance: str, client_id: str = "c") -> ClientLabels:
@@ -103,3 +105,38 @@ def test_a_push_of_a_client_that_was_forgotten_meanwhile_is_left_out() -> None:
     store.forget("a")
     store.take("a", point("2"))
     assert (shown(store), store.left_out) == ([], 1)
+
+
+LAG = "org.apache.kafka.consumer.fetch.manager.partition.records.lag.max"
+FETCH = "org.apache.kafka.consumer.fetch.manager.fetch.latency.avg"
+REQUEST = "org.apache.kafka.producer.node.request.latency.avg"
+
+
+def of(name: str, value: float, client_id: str = "c") -> Series:
+    return Series(labels("a", client_id), name, (), value)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_worst_of_a_client_id_is_shown(is_reversed: bool) -> None:
+    series = [
+        of(LAG, 3.0), of(LAG, 7.0), of(LAG, 5.0), of(LAG, -1.0, "other"), of(FETCH, 2.0),
+        of(REQUEST, 4.0), of(FETCH, 1.0), of(REQUEST, 9.0, "producer"), of("lag", 100.0),
+    ]  # fmt: skip
+    assert figures_of(reversed(series) if is_reversed else series) == {
+        ("ann", "c"): Figures(7.0, 4.0),
+        ("ann", "other"): Figures(-1.0, None),
+        ("ann", "producer"): Figures(None, 9.0),
+    }
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", [LAG, FETCH])
+def test_a_value_that_is_no_number_is_no_figure(name: str, value: float) -> None:
+    assert figures_of([of(name, value)]) == {}
+    assert figures_of([of(name, 1.0), of(name, value)]) == figures_of([of(name, 1.0)])
+
+
+def test_a_store_of_any_size_leaves_each_client_room_for_one_series() -> None:
+    store = SeriesStore(3)
+    push(store, "a", point("1"), point("2"))
+    assert (shown(store), store.left_out) == ([("a", "1", 1.0)], 1)
