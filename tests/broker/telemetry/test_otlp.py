@@ -174,6 +174,52 @@ def test_fields_that_are_not_known_change_nothing(noisy: str | None) -> None:
     assert read(data) == [Point("m", (("k", "a"), ("r", "a")), 1.0, False)]
 
 
+def varint_of(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    low = bytes(number >> shift & 0x7F | 0x80 for shift in range(0, 63, 7))
+    return low + bytes((number >> 63,))
+
+
+def within(data: bytes, *numbers: int) -> bytes:
+    """As the field of a message in the field of another one, and so on."""
+    for number in numbers:
+        data = bytes((number << 3 | BYTES,)) + varint_of(len(data)) + data
+    return data
+
+
+@pytest.mark.parametrize(("temporality", "is_delta"), [(0, False), (1, True), (2, False)])
+def test_a_sum_is_a_difference_only_if_it_says_so(temporality: int, is_delta: bool) -> None:
+    """Whatever else it says of itself, for example that it only rises."""
+    others = noise({(1, BYTES), (2, VARINT)}, ONE)
+    told = field(2, VARINT)[:1] + bytes((temporality,))
+    of_sum = others + field(1, BYTES, ONE) + told + others
+    metric = field(1, BYTES, b"m") + within(of_sum, 7)
+    assert read(within(metric, 2, 2, 1)) == [Point("m", (), 1.0, is_delta)]
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
+def test_whole_numbers_have_64_bits(number: int) -> None:
+    told = within(field(3, VARINT)[:1] + varint_of(number), 2)
+    attribute = within(field(1, BYTES, b"k") + told, 7)
+    value = field(6, FIXED64)[:1] + number.to_bytes(8, "little", signed=True)
+    metric = field(1, BYTES, b"m") + within(attribute + value, 1, 5)
+    data = within(metric, 2, 2, 1)
+    assert read(data) == [Point("m", (("k", str(number)),), float(number), False)]
+
+
+@pytest.mark.parametrize(("content", "text"), [(b"\x10\x00", "false"), (b"\x10\x01", "true")])
+def test_attributes_may_be_true_or_false(content: bytes, text: str) -> None:
+    attribute = within(field(1, BYTES, b"k") + within(content, 2), 7)
+    metric = field(1, BYTES, b"m") + within(attribute + ONE, 1, 5)
+    assert read(within(metric, 2, 2, 1)) == [Point("m", (("k", text),), 1.0, False)]
+
+
+def test_an_attribute_may_be_a_fraction() -> None:
+    attribute = within(field(1, BYTES, b"k") + within(ONE, 2), 7)
+    metric = field(1, BYTES, b"m") + within(attribute + ONE, 1, 5)
+    assert read(within(metric, 2, 2, 1)) == [Point("m", (("k", "1"),), 1.0, False)]
+
+
 def test_the_most_fields_of_a_point_and_of_a_push(monkeypatch: pytest.MonkeyPatch) -> None:
     most = written(Metric("n", 1.0, {str(each): "" for each in range(125)}))
     (point,) = read(most)  # and three fields for the value and its times
@@ -207,6 +253,7 @@ def test_no_metrics_are_no_points() -> None:
     [
         (b"\x0a\x05\x00", "past the end"),
         (b"\x0a\xff", "without an end"),
+        (b"\x0a", "without an end"),
         (b"\x0f", "field of type 7"),
         (b"\x0a\x01\x12\x08\x01", "without an end"),
         (written(Metric("n", 1.0, {str(each): "" for each in range(126)})), "more than 128"),
