@@ -356,8 +356,10 @@ class ControllerService:
             caller = self._port.caller(request, peer)
 
             def allowed(context: Context, request: Any) -> ControllerResult[Any]:
-                """Decides about the items that the caller may change, and refuses the others."""
-                refused = take_refused(self._port.authorizer, context.image, caller, request)
+                """Decides about the items that the caller may change, and refuses the others. Its
+                rights are those of the image that the decision changes."""
+                authorizer = self._port.authorizer.over(context.image.acls)
+                refused = take_refused(authorizer, context.image, caller, request)
                 mutation = self.mutations.begin(
                     change, caller, context.image, request, may_exceed=may_exceed
                 )
@@ -533,10 +535,12 @@ class ControllerService:
         self, request: admin.ListPartitionReassignmentsRequest, peer: Peer
     ) -> admin.ListPartitionReassignmentsResponse:
         await self._decisions.linearizable()
-        self._port.check(request, peer, Operation.DESCRIBE)
-        return await self._decisions.decide(
-            lambda context: reassignment.list_partition_reassignments(context, request)
-        )
+
+        def listed(context: Context) -> ControllerResult[admin.ListPartitionReassignmentsResponse]:
+            self._port.over(context.image.acls).check(request, peer, Operation.DESCRIBE)
+            return reassignment.list_partition_reassignments(context, request)
+
+        return await self._decisions.decide(listed)
 
     async def _read_index(self, request: pb.ReadIndexRequest, _: Peer) -> pb.ReadIndexResponse:
         check_cluster(request.cluster_id, self._cluster_id)

@@ -22,14 +22,20 @@ class AclAuthorizer:
 
     has_acls = True
 
-    def __init__(self, policy: Policy, newest: Callable[[], Acls | None], clock: Clock) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        newest: Callable[[], Acls | None],
+        clock: Clock,
+        audit: AuditLimiter | None = None,
+    ) -> None:
         """``newest``: the ACLs of the newest committed metadata that the node has; None before it
-        has those of its cluster."""
+        has those of its cluster. ``audit``: shared with another authorizer of the node."""
         super_users = policy.super_users | {NODE_ITSELF}
         self._machine = AccessMachine(policy._replace(super_users=super_users))
         self._newest = newest
         self._clock = clock
-        self._audit = AuditLimiter()
+        self._audit = audit or AuditLimiter()
 
     @property
     def is_loaded(self) -> bool:
@@ -69,3 +75,8 @@ class AclAuthorizer:
     ) -> Verdict:
         self._machine.take(self._newest())
         return self._machine.decide(principal, host, operation, resource)
+
+    def over(self, acls: Acls) -> AclAuthorizer:
+        if acls is self._newest():
+            return self  # which remembers its decisions
+        return AclAuthorizer(self._machine.policy, lambda: acls, self._clock, self._audit)

@@ -8,6 +8,7 @@ import functools
 from typing import Final, Protocol
 
 from metadata.acl import CLUSTER_NAME, OPERATIONS, WILDCARD, Operation, Resource, ResourceType
+from metadata.acls import Acls
 from runtime.authorization.caller import Caller
 from security.authorizer.decision import Reason, Verdict
 from stele.errors import ApiError, ErrorCode
@@ -79,6 +80,15 @@ class Authorizer(Protocol):
         """The decision about whoever it is, with its reason."""
         ...
 
+    def over(self, acls: Acls) -> Authorizer:
+        """This authorizer over the ACLs of another image than the newest committed one.
+
+        The active controller decides about a change on an image with batches that are not
+        committed yet. If one of them removes the caller's right, the change comes after it in the
+        log and must be refused.
+        """
+        ...
+
 
 class AllowAll:
     """Everybody may do everything."""
@@ -101,6 +111,9 @@ class AllowAll:
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> Verdict:
         return Verdict(True, Reason.NO_RULE_FOR_RESOURCE)
+
+    def over(self, acls: Acls) -> AllowAll:
+        return self
 
 
 @functools.lru_cache(4096)  # each Produce and Fetch asks for its topics'

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from metadata.acls import Acls
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
 from runtime.authorization.caller import Caller, Plane, grpc_caller
 from stele.errors import ApiError, ErrorCode
@@ -53,6 +54,10 @@ class ControllerPort:
     def __init__(self, authorizer: Authorizer, cluster_id: str) -> None:
         self.authorizer = authorizer
         self._cluster_id = cluster_id
+
+    def over(self, acls: Acls) -> ControllerPort:
+        """As ``Authorizer.over``."""
+        return ControllerPort(self.authorizer.over(acls), self._cluster_id)
 
     def sender(self, peer: Peer) -> Caller:
         """The caller of a request of a kind that brokers do not forward."""

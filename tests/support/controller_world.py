@@ -12,8 +12,11 @@ from controller.service import ControllerService
 from metadata.features import supported_ranges
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from raft.quorum import FeatureLevels
+from runtime.authorization.acl_authorizer import AclAuthorizer
+from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import NodeConfig, from_settings
+from security.authorizer.decision import Policy
 from stele.addresses import Address
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Stream
@@ -126,8 +129,11 @@ class Controller:
         simulation: Simulation,
         node_id: int = 100,
         log: list[CommittedBatch] | None = None,
+        *,
+        policy: Policy | None = None,
         **settings: str,
     ) -> None:
+        """``policy``: callers have the rights of its ACLs, and ``authorizer`` is not asked."""
         self.name = f"c{node_id}"
         self.process: Process = simulation.process(self.name)
         self.quorum = FakeQuorum(node_id, log)
@@ -137,9 +143,15 @@ class Controller:
             config(node_id, **settings),
             CLUSTER_ID,
             self.process.world,
-            port=ControllerPort(self.authorizer, CLUSTER_ID),
+            port=ControllerPort(
+                self.authorizer if policy is None else self._over_acls(policy), CLUSTER_ID
+            ),
             on_fatal=self.fatal.append,
         )
+
+    def _over_acls(self, policy: Policy) -> Authorizer:
+        clock = self.process.world.clock
+        return AclAuthorizer(policy, lambda: self.service.image.acls, clock)
 
     async def start(self, *, claim: int | None = 1) -> None:
         await self.process.run(self._start(claim))

@@ -57,6 +57,7 @@ from chaos.sim.laws.named_replicas import NamedReplicasAreTheBest
 from chaos.sim.laws.newcomers import NewcomersStayWithinTheirLimits
 from chaos.sim.laws.openings import LogsOpenAsTheyWereLeft
 from chaos.sim.laws.orderly_stops import StopsAreAskedFor
+from chaos.sim.laws.own_denials import NobodyLiftsItsOwnDenial
 from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
 from chaos.sim.laws.partition_leaders import OneLeaderPerPartitionEpoch
 from chaos.sim.laws.quorum_answers import QuorumAnswersAreTrue
@@ -116,6 +117,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     SnapshotsEqualTheLog,
     MetadataHistory,
     AccessFollowsTheRules,
+    NobodyLiftsItsOwnDenial,
     QuotasAreKept,
     CrowdsStayWithinTheirLimits,
     TokensKeepTheirBounds,

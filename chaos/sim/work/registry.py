@@ -26,6 +26,7 @@ from chaos.sim.work.telemetry import Telemetry
 from chaos.sim.work.tenants import Tenants
 from chaos.sim.work.tokens import TokenWork
 from chaos.sim.work.transaction_work import TransactionWork
+from chaos.sim.work.usurper import Usurpers
 from chaos.sim.work.work import Work
 from chaos.sim.world.rng import Rngs
 
@@ -54,6 +55,7 @@ WORKS: Final[tuple[type[Work], ...]] = (
     Telemetry,
     Newcomers,
     Rush,
+    Usurpers,
 )
 
 

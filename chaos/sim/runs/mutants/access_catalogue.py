@@ -28,6 +28,13 @@ ACCESS = [
         "",
         "two_candidates",
     ),
+    bug(
+        "controller: judge a change by the rights of the committed image",
+        "controller/service.py",
+        "ControllerService._change",
+        "self._port.authorizer.over(context.image.acls)",
+        "self._port.authorizer",
+    ),
     Mutant(
         "controller: answer a change of ACLs that brokers have not applied",
         (
