@@ -276,11 +276,20 @@ class ProcessCluster:
         await _gone([node], timeout_s)
 
     def pause(self, node_id: int) -> None:
-        """Send SIGSTOP: the node neither works nor closes its connections."""
-        os.kill(self.nodes[node_id].pid, signal.SIGSTOP)
+        """Send SIGSTOP: the node neither works nor closes its connections. Raises ClusterError if
+        it has ended."""
+        self._signal(node_id, signal.SIGSTOP)
 
     def resume(self, node_id: int) -> None:
-        os.kill(self.nodes[node_id].pid, signal.SIGCONT)
+        """Send SIGCONT. Raises ClusterError if the node has ended."""
+        self._signal(node_id, signal.SIGCONT)
+
+    def _signal(self, node_id: int, number: signal.Signals) -> None:
+        """The number of a process that has ended may be another one's by now."""
+        node = self.nodes[node_id]
+        if node.process is None or not node.running:
+            raise ClusterError(_ended(node))
+        node.process.send_signal(number)
 
     async def restart(self, node_id: int, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start a node that was killed or stopped. A broker serves again when this returns."""
@@ -457,7 +466,9 @@ def is_free(port: int) -> bool:
 
 
 def _ended(node: NodeProcess) -> str:
-    code = None if node.process is None else node.process.returncode
+    if node.process is None:
+        return f"{node.name} does not run"
+    code = node.process.returncode
     return f"{node.name} ended with exit code {code}: {_last_words(node)}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Final
+
+from stele.errors import SteleError
 
 _STOP_S: Final = 10.0
 
@@ -49,8 +50,10 @@ class Child:
         await self._end(signal.SIGTERM, within_s)
 
     def pause(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
+        """Raises SteleError if it has ended."""
+        if self._process is None or self._process.returncode is not None:
+            raise SteleError(f"{self._module} has ended and cannot be paused")
+        self._process.send_signal(signal.SIGSTOP)
 
     async def _end(self, number: signal.Signals, within_s: float) -> None:
         """Its output is complete when this returns. If a signal ends a drill, all its tasks are

@@ -332,8 +332,10 @@ async def _run_spark(bootstrap: str, directory: Path, console: Console) -> Spark
             raise DemoError(f"the Spark job took over {_SPARK_TIMEOUT_S:.0f} s") from None
         finally:
             if process.returncode is None:
-                # Its Java too, which would keep the pipes open for which `wait` waits.
-                os.killpg(process.pid, signal.SIGKILL)
+                # Its Java too, which would keep the pipes open for which `wait` waits. All of them
+                # may have ended before asyncio notices.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
     if process.returncode != 0:
         raise DemoError(f"the Spark job failed:\n{err.decode(errors='replace')[-3000:]}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,17 @@ async def test_a_second_cluster_in_a_directory_changes_nothing_there(tmp_path: P
     again = ProcessCluster(tmp_path, brokers=1, combined=True)
     await again.start()
     await again.stop()
+
+
+def test_a_node_that_has_ended_is_neither_paused_nor_resumed(tmp_path: Path) -> None:
+    """Its process id may be that of another process by now."""
+    cluster = ProcessCluster(tmp_path, brokers=1)
+    cluster.lay_out()
+    node = cluster.nodes[101]
+    with pytest.raises(ClusterError, match="broker-101 does not run"):
+        cluster.pause(101)
+    node.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    node.process.wait()
+    for signal_node in (cluster.pause, cluster.resume):
+        with pytest.raises(ClusterError, match="broker-101 ended with exit code 3: it said"):
+            signal_node(101)

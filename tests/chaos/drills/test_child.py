@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from chaos.drills.child import Child
+from stele.errors import SteleError
 
 pytestmark = pytest.mark.processes
 
@@ -23,6 +24,8 @@ async def test_what_it_prints_is_taken_until_it_is_stopped() -> None:
     await child.stop()
     assert not child.is_running
     assert told == ["hello", "goodbye"]
+    with pytest.raises(SteleError, match=f"{MODULE} has ended and cannot be paused"):
+        child.pause()
 
 
 async def test_it_ends_though_the_signal_that_ends_a_drill_has_cancelled_all_tasks() -> None:
