@@ -196,10 +196,10 @@ $security_mount  volumeClaimTemplates:
 _SECURITY_HEAD: Final = """\
 # The nodes' keys are in the Secret $secret:
 #   $certificates
-#   mv certs/ca.key .    (it signs, and no pod needs it)
+#   mv certs/ca.key certs/user-admin.pem .    (one signs, one may do everything: no pod needs them)
 #   kubectl -n $namespace create secret generic $secret --from-file=certs
 # Each pod can read the keys of all nodes. Users are made over the listener NODES with
-# certs/user-admin.pem: stele users add NAME.
+# user-admin.pem: stele users add NAME.
 """
 
 _SECURITY_MOUNT: Final = """\

@@ -108,6 +108,7 @@ def test_the_command_for_the_secret_names_every_node_as_it_is_advertised() -> No
     host = settings["STELE_ADVERTISED_LISTENERS"].split("://")[1].split(":")[0]
     assert f"--node 101={host}," in command
     assert wish.certificates in render(wish)
+    assert "mv certs/ca.key certs/user-admin.pem ." in render(wish), "what no pod may read"
     assert f"--node 1={settings['STELE_CONTROLLER_QUORUM_VOTERS'][2:].split(':')[0]} " in command
 
 
