@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Final, NoReturn
 
 MAX_BYTES: Final = 1024 * 1024
+_READ_BYTES: Final = 64 * 1024
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -21,7 +23,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 async def fetch(url: str, timeout_s: float) -> bytes:
     """See ``Network.fetch``."""
-    return await asyncio.get_running_loop().run_in_executor(None, _fetch, url, timeout_s)
+    work = asyncio.get_running_loop().run_in_executor(None, _fetch, url, timeout_s)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await work
+    except TimeoutError:
+        raise OSError(f"{url}: nothing whole came within {timeout_s:g} s") from None
 
 
 def _fetch(url: str, timeout_s: float) -> bytes:
@@ -31,11 +38,22 @@ def _fetch(url: str, timeout_s: float) -> bytes:
     opener = urllib.request.build_opener(_NoRedirects)
     try:
         with opener.open(url, timeout=timeout_s) as answer:
-            content: bytes = answer.read(MAX_BYTES + 1)
+            content = _content(answer, url, time.monotonic() + timeout_s)
     except urllib.error.URLError as error:
         raise OSError(f"{url}: {error.reason}") from error
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"{url}: {type(error).__name__}: {error}") from error
-    if len(content) > MAX_BYTES:
-        raise OSError(f"{url}: it has more than {MAX_BYTES} bytes")
     return content
+
+
+def _content(answer: Any, url: str, deadline_s: float) -> bytes:
+    """The timeout of a socket begins anew with each byte. A server that sends one now and then
+    would hold the thread for days."""
+    content = bytearray()
+    while some := answer.read1(_READ_BYTES):
+        content += some
+        if len(content) > MAX_BYTES:
+            raise OSError(f"{url}: it has more than {MAX_BYTES} bytes")
+        if time.monotonic() >= deadline_s:
+            raise OSError(f"{url}: it comes too slowly")
+    return bytes(content)

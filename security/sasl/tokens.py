@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,13 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The algorithms with a public and a private key, by the type of the key. With any other algorithm
 every reader of the key could make tokens."""
+
+RSA_BITS_MIN: Final = 2048
+"""A shorter RSA key may be broken, and then anybody makes tokens (RFC 7518). Kafka refuses it,
+too."""
+
+_RSA_BITS_MAX: Final = 16_384
+"""OpenSSL uses no longer ones."""
 
 _UNSIGNED: Final = "none"
 
@@ -49,30 +56,43 @@ Keys = Mapping[str, IssuerKey]
 
 
 def parse_keys(text: bytes) -> Keys:
-    """The keys of a JSON Web Key Set that can verify signatures. Raises KeysError."""
+    """The keys of a JSON Web Key Set that can verify signatures. Others are left out, whatever they
+    are: an issuer has keys for other purposes, too (RFC 7517). Raises KeysError."""
     try:
-        keys = dict(_usable(json.loads(text)["keys"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        entries = list(json.loads(text)["keys"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KeysError(f"no JSON Web Key Set: {type(error).__name__}: {error}") from error
+    keys: dict[str, IssuerKey] = {}
+    left_out: list[str] = []
+    for entry in entries:
+        try:
+            key_id, key = _usable(entry)
+        except Exception as error:  # of a library, for what a stranger may have written
+            left_out.append(str(error) or type(error).__name__)
+        else:
+            keys[key_id] = key
     if not keys:
-        raise KeysError("the JSON Web Key Set has no public key that can verify signatures")
+        why = f" ({left_out[0]})" if left_out else ""
+        raise KeysError(f"the JSON Web Key Set has no public key that can verify signatures{why}")
     return keys
 
 
-def _usable(entries: list[dict[str, Any]]) -> Iterator[tuple[str, IssuerKey]]:
-    """Leaves out private keys: every reader of one can make tokens."""
-    for entry in entries:
-        allowed = _ALGORITHMS.get(entry.get("kty", ""), ())
-        if "d" in entry or entry.get("use", "sig") != "sig":
-            continue
-        try:
-            key = jwt.PyJWK(entry)
-        except jwt.PyJWTError:
-            continue  # a curve that is not known, for example; others may be usable
-        if "alg" in entry or entry["kty"] != "RSA":
-            allowed = tuple(each for each in allowed if each == key.algorithm_name)
-        if allowed:
-            yield str(entry.get("kid", "")), IssuerKey(key.key, allowed)
+def _usable(entry: dict[str, Any]) -> tuple[str, IssuerKey]:
+    """A key with its id. Raises KeysError, or what the library raises, for one that cannot verify
+    signatures, such as one on an unknown curve."""
+    if "d" in entry:
+        raise KeysError("a private key: every reader of it can make tokens")
+    if (use := entry.get("use", "sig")) != "sig":
+        raise KeysError(f"a key for the use {use!r}")
+    key = jwt.PyJWK(entry)
+    allowed = _ALGORITHMS.get(entry["kty"], ())
+    if "alg" in entry or entry["kty"] != "RSA":
+        allowed = tuple(each for each in allowed if each == key.algorithm_name)
+    if not allowed:
+        raise KeysError(f"a key of the type {entry['kty']} for {key.algorithm_name}")
+    if entry["kty"] == "RSA" and not RSA_BITS_MIN <= key.key.key_size <= _RSA_BITS_MAX:
+        raise KeysError(f"an RSA key of {key.key.key_size} bits, {RSA_BITS_MIN} are the least")
+    return str(entry.get("kid", "")), IssuerKey(key.key, allowed)
 
 
 class UnknownKeyError(SteleError):

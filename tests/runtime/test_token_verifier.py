@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +231,25 @@ async def test_a_file_is_fetched(tmp_path: Path) -> None:
     ):
         with pytest.raises(OSError, match=reason):
             await fetch(url, 5)
+
+
+async def test_what_comes_byte_by_byte_is_given_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "slow"
+    os.mkfifo(pipe)
+    is_left = threading.Event()
+
+    def dribble() -> None:
+        with open(pipe, "wb", buffering=0) as slow:
+            try:
+                while True:
+                    slow.write(b" ")
+                    is_left.wait(0.02)
+            except BrokenPipeError:
+                is_left.set()
+
+    writer = threading.Thread(target=dribble)
+    writer.start()
+    with pytest.raises(OSError, match=r"comes too slowly|nothing whole came within"):
+        await fetch(pipe.as_uri(), 0.1)
+    assert is_left.wait(10), "the thread that reads has ended, too"
+    writer.join()

@@ -193,6 +193,42 @@ def test_keys_that_cannot_verify_are_left_out() -> None:
     assert list(known) == ["1"]
 
 
+def _number(bits: int) -> str:
+    return base64.urlsafe_b64encode(((1 << bits) - 1).to_bytes((bits + 7) // 8)).decode()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        7, None, "RSA", [],
+        {"kty": ["RSA"]},
+        {"kty": "RSA", "n": 5, "e": "AQAB"},
+        {"kty": "RSA", "n": _number(2048), "e": "Ag"},
+        {"kty": "RSA", "n": _number(2048), "e": "AQAB", "alg": "none"},
+        {"kty": "RSA", "n": _number(2048), "e": "AQAB", "alg": "HS256"},
+        {"kty": "RSA", "n": _number(2048), "e": "AQAB", "alg": 5},
+        {"kty": "RSA", "n": _number(1024), "e": "AQAB"},
+        {"kty": "RSA", "n": _number(1 << 20), "e": "AQAB"},
+        {"kty": "EC", "crv": "P-256", "x": "AAAA", "y": "AAAA"},
+        {"kty": "EC", "crv": {"name": "P-256"}, "x": "AAAA", "y": "AAAA"},
+        {"kty": "OKP", "crv": "X25519", "x": _number(255)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_strange_key_does_not_keep_the_others_out(entry: Any) -> None:
+    strange = {**entry, "kid": "strange"} if isinstance(entry, dict) else entry
+    good = public("ES256", "1")
+    assert list(keys(strange, good)) == list(keys(good, strange)) == ["1"]
+    with pytest.raises(KeysError, match="no public key that can verify signatures \\("):
+        keys(strange)
+
+
+def test_a_short_key_is_named() -> None:
+    short = {"kty": "RSA", "n": _number(1024), "e": "AQAB"}
+    with pytest.raises(KeysError, match="an RSA key of 1024 bits, 2048 are the least"):
+        keys(short)
+
+
 @pytest.mark.parametrize("kind", ["ES256", "ES384", "EdDSA"])
 def test_a_curve_has_one_algorithm(kind: str) -> None:
     assert keys(public(kind, "1"))["1"].algorithms == (kind,)
