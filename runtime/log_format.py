@@ -13,6 +13,8 @@ AUDIT_LOGGER: Final = "stele.audit"
 """The logger of denied requests. Each message is an object of JSON."""
 
 _FOR_PEOPLE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_CONTROLS: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+_ESCAPED: Final = {code: repr(chr(code))[1:-1] for code in _CONTROLS}
 _DAY_AND_TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -20,7 +22,16 @@ def formatter(format_name: str, node_id: int) -> logging.Formatter:
     """``format_name``: the value of ``logging.format``."""
     if format_name == JSON:
         return JsonFormatter(node_id)
-    return logging.Formatter(_FOR_PEOPLE)
+    return TextFormatter(_FOR_PEOPLE)
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people. A message is one line, and changes nothing on a terminal: the names of
+    users and clients are in it, and could look like lines of the log."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging calls it
+        record.message = record.message.translate(_ESCAPED)
+        return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):

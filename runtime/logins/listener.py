@@ -39,6 +39,10 @@ _WORK_MAX: Final = 64
 _LOG_S: Final = 1.0
 """How far apart lines about failed logins are."""
 
+_REASON_MAX: Final = 600
+"""Longer reasons are cut off. A stranger may send a name of 64 KiB once a second, and would fill
+the disk with lines."""
+
 _NONCE_BYTES: Final = 18
 
 Begin = Callable[[str], Dialogue]
@@ -230,6 +234,7 @@ class ListenerLogins:
         if now_s - self._logged_s < _LOG_S:
             self._left_out += 1
             return
+        what = what[:_REASON_MAX]
         more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
         logger.warning("%s on %s %s%s", who.peer, who.listener_name, what, more)
         audit_failed_connection(

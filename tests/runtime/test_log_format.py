@@ -39,3 +39,15 @@ def test_an_error_has_its_stack() -> None:
 
 def test_text_is_for_people() -> None:
     assert formatter("text", 7).format(record("hello")).endswith(" WARNING a.room: hello")
+
+
+def test_a_line_of_text_ends_where_its_message_does() -> None:
+    """The name of a user may look like another line, and clear the terminal."""
+    text = formatter("text", 7)
+    told = text.format(record("no user \x1b[2J'a\r\n2023-11-14 ERROR a.room: b\u2028'\t\x9b"))
+    assert told.endswith(
+        "a.room: no user \\x1b[2J'a\\r\\n2023-11-14 ERROR a.room: b\\u2028'\\t\\x9b"
+    )
+    stack = text.format(record("two\nlines", with_error=True)).splitlines()
+    assert stack[0].endswith(" two\\nlines")
+    assert stack[-1] == "ValueError: oh"

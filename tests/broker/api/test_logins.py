@@ -333,6 +333,16 @@ async def test_the_log_has_the_true_cause_once_a_second(caplog: pytest.LogCaptur
 
 
 @virtual
+async def test_a_stranger_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    client = World().client()
+    await shake(client, "PLAIN")
+    await say(client, b"\0" + b"n" * 60_000 + b"\0guess")
+    (said,) = [each for each in caplog.messages if "unknown user 'nnn" in each]
+    assert len(said) < 1_000
+
+
+@virtual
 async def test_a_client_reads_why_its_token_is_refused() -> None:
     world = World()
     world.verified = Failure("", "wrong audience")
