@@ -8,7 +8,7 @@ A refusal is an ``ApiError``. Then nothing was decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -61,6 +61,8 @@ class Context:
     now_ms: int = 0
     # The principal of the client that asks for the change; "" for the controller's own decisions.
     principal: str = ""
+    # Whether that client may know that a topic of this name exists.
+    sees: Callable[[str], bool] = lambda name: True
 
 
 @dataclass(frozen=True, slots=True)

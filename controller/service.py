@@ -367,7 +367,14 @@ class ControllerService:
                     result = ControllerResult((), context.image, change.response())
                 else:
                     with mutation:
-                        result = decide(replace(context, principal=caller.principal), request)
+                        of_caller = replace(
+                            context,
+                            principal=caller.principal,
+                            sees=lambda name: authorizer.allows(
+                                caller, Operation.DESCRIBE, topic_resource(name)
+                            ),
+                        )
+                        result = decide(of_caller, request)
                 mutation.finish(result.reply)
                 refused.place(result.reply)
                 return result

@@ -79,9 +79,10 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
     if decision.image.topic(topic.name) is not None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists already")
     if (other := decision.image.topics.colliding(topic.name)) is not None:
+        told = f"topic {other}" if decision.context.sees(other) else "another one"
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {topic.name} collides with topic {other}: metric names do not tell . from _",
+            f"topic {topic.name} collides with {told}: metric names do not tell . from _",
         )
     for name in sorted(topic.configs):
         validate_topic_config(name, topic.configs[name])

@@ -227,6 +227,18 @@ async def test_what_takes_a_permission_of_the_cluster(
     assert answer.error != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+@on_bench
+async def test_a_colliding_topic_is_named_to_whom_may_see_it(bench: Bench) -> None:
+    await bench.create("a.b")
+    (answer,) = (await bench.create("a_b", on_behalf_of=ALICE)).topics
+    assert answer.error == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "topic a_b collides with topic a.b:" in answer.message
+    bench.authorizer.denied.add((Operation.DESCRIBE, topic_resource("a.b")))
+    (answer,) = (await bench.create("a_b", on_behalf_of=ALICE)).topics
+    assert answer.error == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "topic a_b collides with another one:" in answer.message
+
+
 async def topics_told(bench: Bench, *names: str) -> list[tuple[str, int, int]]:
     answer = await bench.ask(
         "DescribeTopics", pb.DescribeTopicsRequest(names=names), pb.DescribeTopicsResponse
