@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from controller import (
@@ -20,13 +19,12 @@ from controller import (
     reassignment,
 )
 from controller.active import DecisionMaker
-from controller.administration import DECISIONS
+from controller.changes import Changes
 from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
-from controller.machine import Context, ControllerResult, check_size
+from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
-from controller.mutation_quotas import MutationLimit
-from controller.request_ids import begin, once
+from controller.request_ids import begin
 from controller.token_expiry import TokenExpiry
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
@@ -34,9 +32,7 @@ from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
-from runtime.administration.changes import CHANGES, Change
-from runtime.administration.parts import in_parts, parts_in_turns
-from runtime.administration.refused import take_refused
+from runtime.administration.changes import CHANGES
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
@@ -49,8 +45,6 @@ from runtime.authorization.caller import Caller
 from runtime.authorization.forwarding import (
     ControllerPort,
     check_cluster,
-    is_copy,
-    may_exceed_quota,
 )
 from runtime.config.node import NodeConfig
 from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse_in_slices
@@ -66,14 +60,6 @@ from world.network import Peer, Service, UnaryHandler
 from world.world import World
 
 logger = logging.getLogger(__name__)
-
-APPLIED_EVERYWHERE_S: Final = 2.0
-"""How long the answer to a change of ACLs or credentials waits for brokers. A broker gives up on an
-attempt after 5 s."""
-
-_OF_EVERY_COPY = (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors that stay as they are for a copy of a request: this controller decides nothing, every copy
-is as invalid as this one, or the outcome is unknown already."""
 
 
 class ControllerService:
@@ -116,7 +102,6 @@ class ControllerService:
             on_fatal=on_fatal,
             on_decided=self._decided,
         )
-        self.mutations: Final = MutationLimit(world.clock)
         self._token_expiry = TokenExpiry(config.delegation_token_expiry_check_interval_ms)
         self._heartbeats = Heartbeats(
             self._decisions,
@@ -127,6 +112,7 @@ class ControllerService:
             leader_id=lambda: self.leader_id,
             wake=self._schedule,
         )
+        self.changes: Final = Changes(port, self._decisions, self._heartbeats, world.clock)
 
     # ---------------------------------------------------------------- what others see
 
@@ -342,95 +328,11 @@ class ControllerService:
         )
 
     def _changes(self) -> dict[str, UnaryHandler]:
-        """The handlers of changes by administrators. A request with an id takes effect once."""
+        """The handlers of changes by administrators."""
         return {
-            each.method: self._unary(each.request, each.response, self._change(each))
+            each.method: self._unary(each.request, each.response, partial(self.changes.make, each))
             for each in CHANGES
         }
-
-    def _change(self, change: Change) -> Callable[[Any, Peer], Awaitable[Any]]:
-        decide = DECISIONS[change]
-
-        async def one(request: Any, peer: Peer) -> Any:
-            repeats, may_exceed = is_copy(request), may_exceed_quota(request)
-            caller = self._port.caller(request, peer)
-
-            def allowed(context: Context, request: Any) -> ControllerResult[Any]:
-                """Decides about the items that the caller may change, and refuses the others. Its
-                rights are those of the image that the decision changes."""
-                authorizer = self._port.authorizer.over(context.image.acls)
-                refused = take_refused(authorizer, context.image, caller, request)
-                mutation = self.mutations.begin(
-                    change, caller, context.image, request, may_exceed=may_exceed
-                )
-                if refused.is_everything or mutation.is_everything_held:
-                    result = ControllerResult((), context.image, change.response())
-                else:
-                    with mutation:
-                        of_caller = replace(
-                            context,
-                            principal=caller.principal,
-                            sees=lambda name: authorizer.allows(
-                                caller, Operation.DESCRIBE, topic_resource(name)
-                            ),
-                        )
-                        result = decide(of_caller, request)
-                mutation.finish(result.reply)
-                refused.place(result.reply)
-                return result
-
-            def decided(context: Context) -> ControllerResult[Any]:
-                refusals = self._decisions.refusals
-                return once(
-                    context,
-                    change.name,
-                    request,
-                    change.response,
-                    allowed,
-                    refusals,
-                    repeats=repeats,
-                )
-
-            try:
-                answer = await self._decisions.decide(decided, request_id=request.request_id)
-            except ApiError as error:
-                if not repeats or error.code in _OF_EVERY_COPY:
-                    raise
-                # Refused without an outcome in the log: an earlier copy may still be accepted.
-                raise OutcomeUnknownError.because(error.message, request.request_id) from error
-            return answer
-
-        async def handle(request: Any, peer: Peer) -> Any:
-            """Brokers divide a change of many items. Other callers may send all of it."""
-            if (items := change.items) is not None:
-                check_size(sum(len(getattr(request, name)) for name in items.lists), items.what)
-            parts = await parts_in_turns(request)
-            if len(parts) == 1:
-                answer = await one(request, peer)
-            else:
-                answer = await in_parts(
-                    request, parts, lambda part: one(part, peer), lambda: math.inf
-                )
-            if change.waits_for_brokers and answer.error == ErrorCode.NONE:
-                await self._wait_for_brokers(change, answer)
-            return answer
-
-        return handle
-
-    async def _wait_for_brokers(self, change: Change, answer: Any) -> None:
-        """Hold the answer back until every live broker has applied the decision, and name those
-        that have not in time."""
-        offset = self.image.offset
-        lagging = await self._heartbeats.applied_everywhere(offset, APPLIED_EVERYWHERE_S)
-        answer.lagging_brokers.extend(lagging)
-        if lagging:
-            logger.warning(
-                "%s is in force, but brokers %s have not applied the metadata up to %d within %g s",
-                change.name,
-                lagging,
-                offset,
-                APPLIED_EVERYWHERE_S,
-            )
 
     def _descriptions(self) -> dict[str, UnaryHandler]:
         prefix = "/stele.v1.Admin/"

@@ -337,7 +337,7 @@ class Node:
         quorum.begin_requests_by(controller.begin_request)
         quorum.take_snapshots_of(controller.snapshot_records)
         declare_controller_metrics(self.registry, controller.metrics)
-        controller.mutations.declare(self.registry)
+        controller.changes.mutations.declare(self.registry)
         service = controller_port_service(quorum, controller, port)
         bound = {
             each.name: await self._listen_for_nodes(each, service, quorum)

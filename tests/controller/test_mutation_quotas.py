@@ -71,7 +71,7 @@ async def test_topics_above_the_quota_are_refused_until_there_is_no_debt(world: 
 async def test_what_clients_have_changed_can_be_seen(world: World) -> None:
     await limit(world, 1.0)
     registry = MetricsRegistry()
-    world.controller.service.mutations.declare(registry)
+    world.controller.service.changes.mutations.declare(registry)
     await create(world, ("a", 8))
     await create(world, ("b", 8))
     await create(world, ("c", 1))

@@ -30,8 +30,8 @@ ACCESS = [
     ),
     bug(
         "controller: judge a change by the rights of the committed image",
-        "controller/service.py",
-        "ControllerService._change",
+        "controller/changes.py",
+        "Changes._result",
         "self._port.authorizer.over(context.image.acls)",
         "self._port.authorizer",
     ),
