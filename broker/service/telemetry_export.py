@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from broker.telemetry.series import ClientLabels
 from runtime.config.node import NodeConfig
-from runtime.grpc.protobuf_fields import TooManyFieldsError, fields
+from runtime.grpc.protobuf_fields import Field, fields
 from runtime.metrics.registry import MetricsRegistry
 from stele.addresses import Address, SecurityProtocol
 from stele.security.client_security import PLAINTEXT, ClientSecurity, Store, TlsSettings
-from stele.wire.otlp import resource_metrics
+from stele.wire.otlp import length_delimited, resource_metrics
 from stele.world import Connector, RpcError
 
 logger = logging.getLogger(__name__)
 
 METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 QUEUE_BYTES_MAX: Final = 4 * 1024 * 1024
-_RESOURCES_MAX: Final = 1_000
+_FIELDS_MAX: Final = 2_000
+"""Of one push, without those of its metrics. They are looked at in one turn of the event loop."""
+
 _TIMEOUT_S: Final = 10.0
 
 
@@ -86,17 +89,64 @@ class OtlpExport:
 
 def _with_client(metrics: bytes, client: ClientLabels) -> bytes | None:
     """The request of the collector's service, which has the form of what clients push, with the
-    client's names among the attributes of each resource. None: it has too many resources.
+    client's names among the attributes of each resource. None: it has too many fields, or is no
+    such message.
 
-    A second resource in a message is merged with the first one, as protobuf does with every field
-    that is one message.
+    A client's own attributes of these names are left out. With two of one name, collectors differ
+    in which one counts, and a client could pass for another user.
     """
     try:
-        found = fields(metrics, _RESOURCES_MAX)
-    except TooManyFieldsError:
+        return _Renaming(client).request(metrics)
+    except ValueError:
         return None
-    return b"".join(
-        resource_metrics(metrics[each.content : each.end], client._asdict())
-        for each in found
-        if each.number == 1
-    )
+
+
+class _Renaming:
+    """One push that gets the client's names. All fields that it looks at are counted."""
+
+    def __init__(self, client: ClientLabels) -> None:
+        self._names = client._asdict()
+        self._keys = {name.encode() for name in self._names}
+        self._left = _FIELDS_MAX
+
+    def request(self, metrics: bytes) -> bytes:
+        """Raises ValueError."""
+        return b"".join(
+            self._resource_metrics(metrics[each.content : each.end])
+            for each in self._fields(metrics)
+            if each.number == 1
+        )
+
+    def _resource_metrics(self, content: bytes) -> bytes:
+        """A second resource in the message is merged with the first one, as protobuf does with
+        every field that is one message."""
+        others = b"".join(
+            _replaced(content, each, self._resource) if each.number == 1 else _whole(content, each)
+            for each in self._fields(content)
+        )
+        return resource_metrics(others, self._names)
+
+    def _resource(self, content: bytes) -> bytes:
+        return b"".join(
+            _whole(content, each)
+            for each in self._fields(content)
+            if each.number != 1 or self._key(content[each.content : each.end]) not in self._keys
+        )
+
+    def _key(self, attribute: bytes) -> bytes:
+        """As protobuf reads it: the last one counts."""
+        found = [each for each in self._fields(attribute) if each.number == 1]
+        return attribute[found[-1].content : found[-1].end] if found else b""
+
+    def _fields(self, message: bytes) -> list[Field]:
+        found = fields(message, self._left)
+        self._left -= len(found)
+        return found
+
+
+def _whole(message: bytes, field: Field) -> bytes:
+    return message[field.start : field.end]
+
+
+def _replaced(message: bytes, field: Field, made: Callable[[bytes], bytes]) -> bytes:
+    return length_delimited(field.number, made(message[field.content : field.end]))

@@ -31,36 +31,39 @@ def metrics_data(
     """``resource``: attributes of the client itself. ``since_ns``: when the push before was made;
     both times are of the Unix epoch."""
     times = _fixed(2, since_ns) + _fixed(3, now_ns)
-    scope = b"".join(_message(2, _metric(each, times)) for each in metrics)
-    return resource_metrics(_message(2, scope), resource)
+    scope = b"".join(length_delimited(2, _metric(each, times)) for each in metrics)
+    return resource_metrics(length_delimited(2, scope), resource)
 
 
 def resource_metrics(content: bytes, resource: Mapping[str, str]) -> bytes:
     """The fields of one ResourceMetrics, with these attributes of its resource in addition."""
-    attributes = b"".join(_message(1, _attribute(*each)) for each in sorted(resource.items()))
-    return _message(1, _message(1, attributes) + content)
+    attributes = b"".join(
+        length_delimited(1, _attribute(*each)) for each in sorted(resource.items())
+    )
+    return length_delimited(1, length_delimited(1, attributes) + content)
 
 
 def _metric(metric: Metric, times: bytes) -> bytes:
     attributes = b"".join(
-        _message(7, _attribute(*each)) for each in sorted(metric.attributes.items())
+        length_delimited(7, _attribute(*each)) for each in sorted(metric.attributes.items())
     )
     value = struct.pack("<Bd", 4 << 3 | _FIXED64, metric.value)
-    points = _message(1, times + value + attributes)
+    points = length_delimited(1, times + value + attributes)
     if metric.is_delta:
         points += bytes((2 << 3 | _VARINT, _DELTA, 3 << 3 | _VARINT, 1))  # monotonic, too
-    return _text(1, metric.name) + _message(_SUM if metric.is_delta else _GAUGE, points)
+    return _text(1, metric.name) + length_delimited(_SUM if metric.is_delta else _GAUGE, points)
 
 
 def _attribute(key: str, value: str) -> bytes:
-    return _text(1, key) + _message(2, _text(1, value))
+    return _text(1, key) + length_delimited(2, _text(1, value))
 
 
 def _text(number: int, text: str) -> bytes:
-    return _message(number, text.encode())
+    return length_delimited(number, text.encode())
 
 
-def _message(number: int, content: bytes) -> bytes:
+def length_delimited(number: int, content: bytes) -> bytes:
+    """A field of bytes, of text or of a message."""
     return bytes((number << 3 | _BYTES,)) + _varint(len(content)) + content
 
 
