@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from broker.broker import Broker
 from broker.replication.replica import Replica, ReplicaState
@@ -42,7 +43,16 @@ class SimNode:
         """Change its ``server.properties``, which count from its next start on. {host} stands for
         the machine."""
         changed = {key: value.replace("{host}", self.host) for key, value in settings.items()}
-        self.config = from_settings({**self.config.raw, **changed})
+        self.config = replace(
+            from_settings({**self.config.raw, **changed}),
+            bootstrap_controllers=self.config.bootstrap_controllers,
+        )
+
+    @property
+    def runs_as_configured(self) -> bool:
+        """Whether its broker works with its present settings."""
+        running = self.running
+        return running is not None and running.ready and running.config is self.config
 
     @property
     def metadata_directory(self) -> str:

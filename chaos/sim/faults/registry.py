@@ -17,6 +17,7 @@ from chaos.sim.faults.devices import (
     SlowDisk,
 )
 from chaos.sim.faults.fault import Fault
+from chaos.sim.faults.listeners import MoveListeners
 from chaos.sim.faults.losses import FlipBit, LoseFile, RestoreDisk, SpoilSector, WipeDisk
 from chaos.sim.faults.network import Bridge, CutOneWay, Isolate
 from chaos.sim.faults.processes import CutAllPower, CutPower, Kill, Pause, Stop
@@ -48,6 +49,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     FailWriteBack,
     RestoreDisk,
     FillDiskForAWhile,
+    MoveListeners,
 )
 
 KINDS: Final = (

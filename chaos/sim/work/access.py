@@ -25,7 +25,7 @@ PRINCIPAL: Final = "User:ann"
 
 _SETTINGS: Final = (
     ("authorizer.class.name", "stele"),
-    ("super.users", "User:ANONYMOUS"),  # the nodes, and all other work
+    ("super.users", "User:ANONYMOUS;User:node"),  # the nodes, and all other work
 )
 _NAMES: Final = 3
 """So many of the newest names are asked about."""

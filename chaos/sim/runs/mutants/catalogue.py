@@ -12,6 +12,7 @@ from chaos.sim.runs.mutants.device_catalogue import DEVICE
 from chaos.sim.runs.mutants.group_catalogue import GROUPS
 from chaos.sim.runs.mutants.identity_catalogue import IDENTITY
 from chaos.sim.runs.mutants.isr_catalogue import ISR
+from chaos.sim.runs.mutants.listener_catalogue import LISTENERS
 from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
 from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
@@ -515,6 +516,7 @@ MUTANTS = [
     *ACCESS,
     *QUOTAS,
     *TOKENS,
+    *LISTENERS,
     *TELEMETRY,
     *ADMINISTRATION,
     *REPLICATION,
