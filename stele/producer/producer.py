@@ -12,7 +12,6 @@ from typing import Self, Unpack
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import (
-    BufferFullError,
     ClosedError,
     ConfigError,
     SteleError,
@@ -20,6 +19,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.producer.accumulator import Accumulator, Delivery
+from stele.producer.admission import Admission
 from stele.producer.arguments import (
     HeadersArgument,
     NewRecord,
@@ -33,7 +33,6 @@ from stele.producer.destinations import Destinations, TopicUnknownError
 from stele.producer.failures import Failures
 from stele.producer.partitioner import LONG_KEY_BYTES, murmur2_in_turns
 from stele.producer.sender import Sender
-from stele.producer.topic_waits import TopicWaits
 from stele.producer.transaction_state import PreparedTransaction
 from stele.producer.transactional import Transactional
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
@@ -91,7 +90,14 @@ class Producer:
         # Made by the first send, when there is a running event loop.
         self._sender: Sender | None = None
         self._destinations = Destinations(self._config, self._view)
-        self._topic_waits = TopicWaits(self._view, self._config.max_block_ms / 1000)
+        self._admission = Admission(
+            self._config,
+            self._view,
+            self._accumulator,
+            check_open=self._check_open,
+            hurry=self._hurry,
+            obstacle=self._first_reason,
+        )
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._fatal: SteleError | None = None
@@ -164,29 +170,12 @@ class Producer:
         key_hash = None
         if record.key is not None and partition is None and len(record.key) > LONG_KEY_BYTES:
             key_hash = await murmur2_in_turns(record.key)
-        await self._ready_for(topic, record.size)
+        await self._admission.wait(topic, record.size)
         if transaction != self._transaction_number():
             raise TransactionAbortedError("the transaction ended while the record waited for room")
         if key_hash is not None:
             record = record._replace(partition=self._destinations.of_hash(topic, key_hash))
         self.take(future, record)
-
-    async def _ready_for(self, topic: str, size: int) -> None:
-        """Wait until the topic is known and there is room, ``max_block_ms`` for both."""
-        deadline = None
-        if self._view.topic(topic) is None:
-            deadline = self.block_deadline()
-            await self._known(topic)
-        if self._accumulator.must_wait(size):
-            await self.wait_for_room(size, deadline or self.block_deadline())
-
-    async def _known(self, topic: str) -> None:
-        """Wait until the topic is known. Raises ClosedError if ``abort`` ends the wait."""
-        try:
-            await self._topic_waits.wait(topic)
-        except asyncio.CancelledError:
-            self._check_open()  # ``abort`` has cancelled it, not this caller
-            raise
 
     @property
     def buffer(self) -> Accumulator:
@@ -195,7 +184,7 @@ class Producer:
 
     def block_deadline(self) -> float:
         """When a call that begins now has lasted ``max_block_ms``."""
-        return self._world.clock.monotonic() + self._config.max_block_ms / 1000
+        return self._admission.deadline()
 
     async def send_all(self, records: Iterable[ProducerRecord]) -> None:
         """Accept records one after the other, without a future for each. ``flush``, or the commit
@@ -228,7 +217,7 @@ class Producer:
         partition = None if partition is None else whole_number(partition, "partition")
         size = len(records.body)
         self._accumulator.check_size(size, f"{records.record_count} records")
-        await self._ready_for(topic, size)
+        await self._admission.wait(topic, size)
         if transaction != self._transaction_number():
             raise TransactionAbortedError("the transaction ended while the records waited for room")
         queue = self._destinations.queue_for(topic, None, partition, size)
@@ -283,20 +272,11 @@ class Producer:
         """Wait until the buffer has room for ``size`` bytes. Other callers may take it before this
         one does. Raises BufferFullError at the deadline.
         """
-        try:
-            async with asyncio.timeout(max(0.0, deadline - self._world.clock.monotonic())):
-                must_wait = self._accumulator.must_wait(size)
-                while must_wait:
-                    if self._sender is not None:
-                        self._sender.wake()  # nothing lingers any more
-                    await self._accumulator.wait_for_room(size)
-                    self._check_open()
-                    must_wait = not self._accumulator.has_room(size)
-        except TimeoutError:
-            raise BufferFullError(
-                f"no room in the buffer within max_block_ms={self._config.max_block_ms}: the "
-                f"brokers take records slower than they come, or not at all{self._first_reason()}"
-            ) from None
+        await self._admission.wait_for_room(size, deadline)
+
+    def _hurry(self) -> None:
+        if self._sender is not None:
+            self._sender.wake()
 
     def _started(self) -> Sender:
         if self._sender is None:
@@ -482,7 +462,7 @@ class Producer:
         """The numbers of the topic's partitions. Waits and raises as ``send`` does."""
         self._check_open()
         if self._view.topic(topic) is None:
-            await self._known(topic)
+            await self._admission.wait_for_topic(topic)
         view = self._view.topic(topic)
         return sorted(view.partitions) if view else []
 
@@ -518,7 +498,7 @@ class Producer:
         if self._accumulator.is_full:
             used, most = self._accumulator.used_bytes, self._config.buffer_memory
             full = f"; the buffer is full ({used} of buffer_memory={most} bytes), and sends wait"
-        reasons = self._topic_waits.why()
+        reasons = self._admission.why()
         if self._transactional is not None and (waits_for := self._transactional.why()):
             reasons[TopicPartition(f"transaction {self._config.transactional_id}", -1)] = waits_for
         if self._sender is not None:
@@ -566,7 +546,7 @@ class Producer:
         await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
-        await self._topic_waits.cancel()
+        await self._admission.end()
         if self._sender is not None:
             await self._sender.close()
         self._fail_all(ClosedError("the producer was closed before this was acknowledged"))

@@ -12,37 +12,27 @@ from stele.wire.kafka import ApiKey
 from stele.wire.kafka.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
-    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
-    create_acls,
-    create_delegation_token,
     create_partitions,
     create_topics,
-    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
-    describe_acls,
-    describe_client_quotas,
     describe_cluster,
     describe_configs,
-    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
-    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
-    expire_delegation_token,
     fetch,
     find_coordinator,
     get_telemetry_subscriptions,
@@ -63,58 +53,34 @@ from stele.wire.kafka.messages import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
-    renew_delegation_token,
     sync_group,
     txn_offset_commit,
     unregister_broker,
     update_features,
     write_txn_markers,
 )
-from tests.broker.service.asked import (
-    ANN,
-    BOB,
-    C31,
-    D64,
-    D65,
-    G30,
-    T29,
-    X53,
-    Asked,
-    G,
-    Way,
-    X,
+from tests.broker.service.asked import C31, G30, T29, X53, Asked, G, X
+from tests.broker.service.security_needs import OF_SECURITY
+from tests.broker.service.ways import (
+    ACTION,
+    ALTER,
+    ALTER_CONFIGS,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    READ,
+    WRITE,
+    both,
+    nothing,
+    of_cluster,
+    of_topic,
+    with_topic,
 )
-from tests.support.authorizer import Need
 from tests.support.batches import make_batch
 from tests.support.broker_apis import topic_id
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-READ, WRITE, DESCRIBE, DELETE = (
-    Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.DELETE,
-)  # fmt: skip
-CREATE, ALTER, ACTION = Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION
-DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
-
-
-def _of_topic(*operations: Operation) -> Callable[[str], tuple[Way, ...]]:
-    return lambda name: (tuple((each, topic_resource(name)) for each in operations),)
-
-
-def _of_cluster(*operations: Operation) -> Callable[[str], tuple[Way, ...]]:
-    """Any of them."""
-    return lambda _: tuple(((each, CLUSTER),) for each in operations)
-
-
-def _both(*needs: Need) -> Callable[[str], tuple[Way, ...]]:
-    return lambda _: (needs,)
-
-
-def _with_topic(operation: Operation, *needs: Need) -> Callable[[str], tuple[Way, ...]]:
-    return lambda name: ((*needs, (operation, topic_resource(name))),)
-
-
-def _nothing(_: str) -> tuple[Way, ...]:
-    return ()
 
 
 def _produce(transactional_id: str | None) -> Callable[[str], Any]:
@@ -160,16 +126,16 @@ _INSTANCE: Final = bytes(15) + b"i"  # the id of a client that pushes metrics
 
 K = ApiKey
 ASKED: Final = (
-    Asked(K.PRODUCE, 9, _produce(None), _of_topic(WRITE), T29),
-    Asked(K.PRODUCE, 9, _produce("x"), _with_topic(WRITE, (WRITE, X)), T29, "in a transaction"),
-    Asked(K.FETCH, 12, _fetch(-1), _of_topic(READ), T29),
-    Asked(K.FETCH, 12, _fetch(2), _of_cluster(ACTION), T29, "of a follower"),
+    Asked(K.PRODUCE, 9, _produce(None), of_topic(WRITE), T29),
+    Asked(K.PRODUCE, 9, _produce("x"), with_topic(WRITE, (WRITE, X)), T29, "in a transaction"),
+    Asked(K.FETCH, 12, _fetch(-1), of_topic(READ), T29),
+    Asked(K.FETCH, 12, _fetch(2), of_cluster(ACTION), T29, "of a follower"),
     Asked(
         K.LIST_OFFSETS, 7,
         lambda name: list_offsets.ListOffsetsRequest(
             -1, 0, [list_offsets.ListOffsetsTopic(name, [list_offsets.ListOffsetsPartition()])]
         ),
-        _of_topic(DESCRIBE), T29,
+        of_topic(DESCRIBE), T29,
     ),
     Asked(
         K.OFFSET_FOR_LEADER_EPOCH, 4,
@@ -182,14 +148,14 @@ ASKED: Final = (
         ),
         lambda name: (((DESCRIBE, topic_resource(name)),), ((ACTION, CLUSTER),)), T29,
     ),
-    Asked(K.METADATA, 12, _named_topics, _of_topic(DESCRIBE), T29),
-    Asked(K.METADATA, 12, lambda _: metadata.MetadataRequest(None), _nothing, None, "of all"),
+    Asked(K.METADATA, 12, _named_topics, of_topic(DESCRIBE), T29),
+    Asked(K.METADATA, 12, lambda _: metadata.MetadataRequest(None), nothing, None, "of all"),
     Asked(
         K.DESCRIBE_TOPIC_PARTITIONS, 0,
         lambda name: describe_topic_partitions.DescribeTopicPartitionsRequest(
             [describe_topic_partitions.TopicRequest(name)]
         ),
-        _of_topic(DESCRIBE), T29,
+        of_topic(DESCRIBE), T29,
     ),
     Asked(
         K.OFFSET_COMMIT, 8,
@@ -200,7 +166,7 @@ ASKED: Final = (
                 )
             ],
         ),
-        _with_topic(READ, (READ, G)), G30,
+        with_topic(READ, (READ, G)), G30,
     ),
     Asked(
         K.OFFSET_FETCH, 8,
@@ -211,7 +177,7 @@ ASKED: Final = (
                 )
             ]
         ),
-        _with_topic(DESCRIBE, (DESCRIBE, G)), G30,
+        with_topic(DESCRIBE, (DESCRIBE, G)), G30,
     ),
     Asked(
         K.OFFSET_DELETE, 0,
@@ -223,17 +189,17 @@ ASKED: Final = (
                 )
             ],
         ),
-        _with_topic(READ, (DELETE, G)), G30,
+        with_topic(READ, (DELETE, G)), G30,
     ),
     Asked(
         K.FIND_COORDINATOR, 4,
         lambda _: find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]),
-        _both((DESCRIBE, G)), G30, "of a group",
+        both((DESCRIBE, G)), G30, "of a group",
     ),
     Asked(
         K.FIND_COORDINATOR, 4,
         lambda _: find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]),
-        _both((DESCRIBE, X)), X53, "of a transactional id",
+        both((DESCRIBE, X)), X53, "of a transactional id",
     ),
     Asked(
         K.JOIN_GROUP, 9,
@@ -241,27 +207,27 @@ ASKED: Final = (
             "g", 10_000, 10_000, "", None, "consumer",
             [join_group.JoinGroupRequestProtocol("range", b"")],
         ),
-        _both((READ, G)), G30,
+        both((READ, G)), G30,
     ),
     Asked(
-        K.SYNC_GROUP, 5, lambda _: sync_group.SyncGroupRequest("g", 1, "m"), _both((READ, G)), G30
+        K.SYNC_GROUP, 5, lambda _: sync_group.SyncGroupRequest("g", 1, "m"), both((READ, G)), G30
     ),
     Asked(
-        K.HEARTBEAT, 4, lambda _: heartbeat.HeartbeatRequest("g", 1, "m"), _both((READ, G)), G30
+        K.HEARTBEAT, 4, lambda _: heartbeat.HeartbeatRequest("g", 1, "m"), both((READ, G)), G30
     ),
     Asked(
         K.LEAVE_GROUP, 5,
         lambda _: leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("m")]),
-        _both((READ, G)), G30,
+        both((READ, G)), G30,
     ),
     Asked(
         K.DESCRIBE_GROUPS, 5, lambda _: describe_groups.DescribeGroupsRequest(["g"]),
-        _both((DESCRIBE, G)), G30,
+        both((DESCRIBE, G)), G30,
     ),
-    Asked(K.LIST_GROUPS, 5, lambda _: list_groups.ListGroupsRequest(), _nothing, None),
+    Asked(K.LIST_GROUPS, 5, lambda _: list_groups.ListGroupsRequest(), nothing, None),
     Asked(
         K.DELETE_GROUPS, 2, lambda _: delete_groups.DeleteGroupsRequest(["g"]),
-        _both((DELETE, G)), G30,
+        both((DELETE, G)), G30,
     ),
     Asked(
         K.CONSUMER_GROUP_HEARTBEAT, 1,
@@ -269,12 +235,12 @@ ASKED: Final = (
             "g", "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=[name],
             topic_partitions=[],
         ),
-        _with_topic(DESCRIBE, (READ, G)), G30,
+        with_topic(DESCRIBE, (READ, G)), G30,
     ),
     Asked(
         K.CONSUMER_GROUP_DESCRIBE, 1,
         lambda _: consumer_group_describe.ConsumerGroupDescribeRequest(["g"]),
-        _both((DESCRIBE, G)), G30,
+        both((DESCRIBE, G)), G30,
     ),
     Asked(
         K.INIT_PRODUCER_ID, 4, lambda _: init_producer_id.InitProducerIdRequest(),
@@ -283,19 +249,19 @@ ASKED: Final = (
     ),
     Asked(
         K.INIT_PRODUCER_ID, 4, lambda _: init_producer_id.InitProducerIdRequest("x", 1000),
-        _both((WRITE, X)), X53, "of a transactional id",
+        both((WRITE, X)), X53, "of a transactional id",
     ),
     Asked(
         K.INIT_PRODUCER_ID, 6,
         lambda _: init_producer_id.InitProducerIdRequest("x", 1000, enable2_pc=True),
-        _both((WRITE, X), (Operation.TWO_PHASE_COMMIT, X)), X53, "with two-phase commits",
+        both((WRITE, X), (Operation.TWO_PHASE_COMMIT, X)), X53, "with two-phase commits",
     ),
     Asked(
         K.ADD_PARTITIONS_TO_TXN, 3,
         lambda name: add_partitions_to_txn.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="x", v3_and_below_topics=[_txn_topic(name)]
         ),
-        _with_topic(WRITE, (WRITE, X)), X53,
+        with_topic(WRITE, (WRITE, X)), X53,
     ),
     Asked(
         K.ADD_PARTITIONS_TO_TXN, 4,
@@ -306,14 +272,14 @@ ASKED: Final = (
                 )
             ]
         ),
-        _of_cluster(ACTION), C31, "of a broker",
+        of_cluster(ACTION), C31, "of a broker",
     ),
     Asked(
         K.ADD_OFFSETS_TO_TXN, 4,
         lambda _: add_offsets_to_txn.AddOffsetsToTxnRequest("x", 1, 0, "g"),
-        _both((WRITE, X), (READ, G)), X53,
+        both((WRITE, X), (READ, G)), X53,
     ),
-    Asked(K.END_TXN, 4, lambda _: end_txn.EndTxnRequest("x", 1, 0, True), _both((WRITE, X)), X53),
+    Asked(K.END_TXN, 4, lambda _: end_txn.EndTxnRequest("x", 1, 0, True), both((WRITE, X)), X53),
     Asked(
         K.TXN_OFFSET_COMMIT, 4,
         lambda name: txn_offset_commit.TxnOffsetCommitRequest(
@@ -323,7 +289,7 @@ ASKED: Final = (
                 )
             ],
         ),
-        _with_topic(READ, (WRITE, X), (READ, G)), X53,
+        with_topic(READ, (WRITE, X), (READ, G)), X53,
     ),
     Asked(
         K.WRITE_TXN_MARKERS, 1,
@@ -334,23 +300,23 @@ ASKED: Final = (
                 )
             ]
         ),
-        _of_cluster(ACTION, ALTER), C31,
+        of_cluster(ACTION, ALTER), C31,
     ),
     Asked(
         K.DESCRIBE_TRANSACTIONS, 0,
         lambda _: describe_transactions.DescribeTransactionsRequest(["x"]),
-        _both((DESCRIBE, X)), X53,
+        both((DESCRIBE, X)), X53,
     ),
     Asked(
         K.LIST_TRANSACTIONS, 1, lambda _: list_transactions.ListTransactionsRequest(),
-        _nothing, None,
+        nothing, None,
     ),
     Asked(
         K.DESCRIBE_PRODUCERS, 0,
         lambda name: describe_producers.DescribeProducersRequest(
             [describe_producers.TopicRequest(name, [0])]
         ),
-        _of_topic(READ), T29,
+        of_topic(READ), T29,
     ),
     Asked(
         K.CREATE_TOPICS, 7,
@@ -387,14 +353,14 @@ ASKED: Final = (
                 )
             ]
         ),
-        _of_topic(DELETE), T29,
+        of_topic(DELETE), T29,
     ),
     Asked(
         K.CREATE_PARTITIONS, 3,
         lambda name: create_partitions.CreatePartitionsRequest(
             [create_partitions.CreatePartitionsTopic(name, 2)], 1000
         ),
-        _of_topic(ALTER), T29,
+        of_topic(ALTER), T29,
     ),
     *(
         Asked(
@@ -409,10 +375,10 @@ ASKED: Final = (
             ways, denied, what,
         )
         for kind, ways, denied, what in (
-            (TOPIC, _of_topic(DESCRIBE_CONFIGS), T29, "of a topic"),
-            (GROUP, _both((DESCRIBE_CONFIGS, G)), G30, "of a group"),
-            (BROKER, _of_cluster(DESCRIBE_CONFIGS), C31, "of a broker"),
-            (CLIENT_METRICS, _of_cluster(DESCRIBE_CONFIGS), C31, "of clients' metrics"),
+            (TOPIC, of_topic(DESCRIBE_CONFIGS), T29, "of a topic"),
+            (GROUP, both((DESCRIBE_CONFIGS, G)), G30, "of a group"),
+            (BROKER, of_cluster(DESCRIBE_CONFIGS), C31, "of a broker"),
+            (CLIENT_METRICS, of_cluster(DESCRIBE_CONFIGS), C31, "of clients' metrics"),
         )
     ),
     *(
@@ -425,23 +391,23 @@ ASKED: Final = (
             ),
         )
         for resource_type, ways, denied, what in (
-            (TOPIC, _of_topic(ALTER_CONFIGS), T29, "of a topic"),
-            (GROUP, _both((ALTER_CONFIGS, G)), G30, "of a group"),
-            (BROKER, _of_cluster(ALTER_CONFIGS), C31, "of a broker"),
-            (CLIENT_METRICS, _of_cluster(ALTER_CONFIGS), C31, "of clients' metrics"),
+            (TOPIC, of_topic(ALTER_CONFIGS), T29, "of a topic"),
+            (GROUP, both((ALTER_CONFIGS, G)), G30, "of a group"),
+            (BROKER, of_cluster(ALTER_CONFIGS), C31, "of a broker"),
+            (CLIENT_METRICS, of_cluster(ALTER_CONFIGS), C31, "of clients' metrics"),
         )
     ),
     Asked(
         K.LIST_CONFIG_RESOURCES, 1,
         lambda _: list_config_resources.ListConfigResourcesRequest(),
-        _of_cluster(DESCRIBE_CONFIGS), C31,
+        of_cluster(DESCRIBE_CONFIGS), C31,
     ),
     Asked(
         K.ELECT_LEADERS, 2,
         lambda name: elect_leaders.ElectLeadersRequest(
             0, [elect_leaders.TopicPartitions(name, [0])]
         ),
-        _of_cluster(ALTER), C31,
+        of_cluster(ALTER), C31,
     ),
     Asked(
         K.ALTER_PARTITION_REASSIGNMENTS, 0,
@@ -452,12 +418,12 @@ ASKED: Final = (
                 )
             ]
         ),
-        _of_cluster(ALTER), C31,
+        of_cluster(ALTER), C31,
     ),
     Asked(
         K.LIST_PARTITION_REASSIGNMENTS, 0,
         lambda _: list_partition_reassignments.ListPartitionReassignmentsRequest(),
-        _of_cluster(DESCRIBE), C31,
+        of_cluster(DESCRIBE), C31,
     ),
     Asked(
         K.ALTER_REPLICA_LOG_DIRS, 2,
@@ -468,22 +434,22 @@ ASKED: Final = (
                 )
             ]
         ),
-        _of_cluster(ALTER), C31,
+        of_cluster(ALTER), C31,
     ),
     Asked(
         K.DESCRIBE_LOG_DIRS, 4, lambda _: describe_log_dirs.DescribeLogDirsRequest(),
-        _of_cluster(DESCRIBE), C31,
+        of_cluster(DESCRIBE), C31,
     ),
     Asked(
         K.UPDATE_FEATURES, 2,
         lambda _: update_features.UpdateFeaturesRequest(
             feature_updates=[update_features.FeatureUpdateKey("known", 1)]
         ),
-        _of_cluster(ALTER), C31,
+        of_cluster(ALTER), C31,
     ),
     Asked(
         K.UNREGISTER_BROKER, 0, lambda _: unregister_broker.UnregisterBrokerRequest(99),
-        _of_cluster(ALTER), C31,
+        of_cluster(ALTER), C31,
     ),
     Asked(
         K.DESCRIBE_QUORUM, 2,
@@ -494,107 +460,25 @@ ASKED: Final = (
                 )
             ]
         ),
-        _of_cluster(DESCRIBE), C31,
+        of_cluster(DESCRIBE), C31,
     ),
+    *OF_SECURITY,
     Asked(
-        K.DESCRIBE_ACLS, 3,
-        lambda _: describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1),
-        _of_cluster(DESCRIBE), C31,
-    ),
-    Asked(
-        K.CREATE_ACLS, 3,
-        lambda name: create_acls.CreateAclsRequest(
-            [create_acls.AclCreation(2, name, 3, "User:a", "*", 3, 3)]
-        ),
-        _of_cluster(ALTER), C31,
-    ),
-    Asked(
-        K.DELETE_ACLS, 3,
-        lambda name: delete_acls.DeleteAclsRequest(
-            [delete_acls.DeleteAclsFilter(2, name, 3, None, None, 1, 1)]
-        ),
-        _of_cluster(ALTER), C31,
-    ),
-    Asked(
-        K.DESCRIBE_CLIENT_QUOTAS, 1,
-        lambda _: describe_client_quotas.DescribeClientQuotasRequest(),
-        _of_cluster(DESCRIBE_CONFIGS), C31,
-    ),
-    Asked(
-        K.ALTER_CLIENT_QUOTAS, 1,
-        lambda _: alter_client_quotas.AlterClientQuotasRequest(
-            [
-                alter_client_quotas.EntryData(
-                    [alter_client_quotas.EntityData("client-id", "c")],
-                    [alter_client_quotas.OpData("producer_byte_rate", 1.0)],
-                )
-            ]
-        ),
-        _of_cluster(ALTER_CONFIGS), C31,
-    ),
-    Asked(
-        K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0,
-        lambda _: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None),
-        _of_cluster(DESCRIBE), C31,
-    ),
-    Asked(
-        K.ALTER_USER_SCRAM_CREDENTIALS, 0,
-        lambda _: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
-            deletions=[alter_user_scram_credentials.ScramCredentialDeletion("ann", 1)]
-        ),
-        _of_cluster(ALTER), C31,
-    ),
-    Asked(
-        K.CREATE_DELEGATION_TOKEN, 3,
-        lambda _: create_delegation_token.CreateDelegationTokenRequest("User", "ann"),
-        _nothing, None, "of the caller", ANN,
-    ),
-    Asked(
-        K.CREATE_DELEGATION_TOKEN, 3,
-        lambda _: create_delegation_token.CreateDelegationTokenRequest("User", "bob"),
-        _both((Operation.CREATE_TOKENS, BOB)), D65, "of another user", ANN,
-    ),
-    Asked(
-        K.CREATE_DELEGATION_TOKEN, 3,
-        lambda _: create_delegation_token.CreateDelegationTokenRequest(),
-        _nothing, D64, "without a login",
-    ),
-    Asked(
-        K.RENEW_DELEGATION_TOKEN, 2,
-        lambda _: renew_delegation_token.RenewDelegationTokenRequest(),
-        _nothing, D64, "without a login",
-    ),
-    Asked(
-        K.EXPIRE_DELEGATION_TOKEN, 2,
-        lambda _: expire_delegation_token.ExpireDelegationTokenRequest(),
-        _nothing, D64, "without a login",
-    ),
-    Asked(
-        K.DESCRIBE_DELEGATION_TOKEN, 3,
-        lambda _: describe_delegation_token.DescribeDelegationTokenRequest(),
-        _nothing, None, "", ANN,
-    ),
-    Asked(
-        K.DESCRIBE_DELEGATION_TOKEN, 3,
-        lambda _: describe_delegation_token.DescribeDelegationTokenRequest(),
-        _nothing, D64, "without a login",
-    ),
-    Asked(
-        K.DESCRIBE_CLUSTER, 2, lambda _: describe_cluster.DescribeClusterRequest(), _nothing, None
+        K.DESCRIBE_CLUSTER, 2, lambda _: describe_cluster.DescribeClusterRequest(), nothing, None
     ),
     Asked(
         K.GET_TELEMETRY_SUBSCRIPTIONS, 0,
         lambda _: get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(_INSTANCE),
-        _nothing, None,
+        nothing, None,
     ),
     Asked(
         K.PUSH_TELEMETRY, 0,
         lambda _: push_telemetry.PushTelemetryRequest(
             _INSTANCE, subscription_id(NOTHING, _INSTANCE)
         ),
-        _nothing, None,
+        nothing, None,
     ),
-    Asked(K.API_VERSIONS, 4, lambda _: api_versions.ApiVersionsRequest("a", "1"), _nothing, None),
+    Asked(K.API_VERSIONS, 4, lambda _: api_versions.ApiVersionsRequest("a", "1"), nothing, None),
 )  # fmt: skip
 
 BEFORE_AUTHORIZATION: Final = frozenset((K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE))
