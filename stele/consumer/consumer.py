@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -92,8 +93,9 @@ class Consumer:
             )
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
-        # The tasks that are in ``poll``. Closing waits for them: a rebalance must not run twice.
-        self._polling: dict[asyncio.Task[object], None] = {}
+        # The polls of each task that are not over: a rebalance listener may poll, too. Closing waits
+        # for all of them: a rebalance must not run twice.
+        self._polling: Counter[asyncio.Task[object]] = Counter()
         self._polls_ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -286,7 +288,7 @@ class Consumer:
     def _in_poll(self) -> Iterator[None]:
         task = asyncio.current_task()
         assert task is not None
-        self._polling[task] = None
+        self._polling[task] += 1
         if self._group is not None:
             self._group.poll_begins()
         try:
@@ -294,7 +296,7 @@ class Consumer:
         finally:
             if self._group is not None:
                 self._group.poll_ends()
-            self._polling.pop(task, None)
+            self._polling -= Counter([task])  # leaves out a task without polls
             self._polls_ended.set()
 
     async def poll_batches(

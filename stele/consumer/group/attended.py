@@ -25,17 +25,17 @@ class Attended:
         self._announce = announce
         self._choice: TopicChoice | None = None
         self._polled_at = self._clock.monotonic()
-        self._is_polling = False
+        self._polls = 0  # that have begun and not ended: a rebalance listener may poll, too
 
     def poll_begins(self) -> None:
-        self._is_polling = True
+        self._polls += 1
 
     def poll_ends(self) -> None:
-        self._is_polling = False
+        self._polls -= 1
         self._polled_at = self._clock.monotonic()
 
     def _polls_too_rarely(self) -> bool:
-        if self._is_polling:
+        if self._polls:
             return False
         ago_s = self._clock.monotonic() - self._polled_at
         return ago_s * 1000 > self._config.max_poll_interval_ms

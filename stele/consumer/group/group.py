@@ -120,8 +120,7 @@ class ConsumerGroup:
     # ------------------------------------------------------------------------ polls
 
     def poll_begins(self) -> None:
-        if self.is_subscribed:
-            self._member.poll_begins()
+        self._member.poll_begins()
         self._offsets.commit_in_time(self._standing, list(self._reader.positions))
 
     def poll_ends(self) -> None:

@@ -33,6 +33,46 @@ async def test_a_listener_cannot_close_its_consumer(clients: Clients, protocol: 
 
 @both_protocols
 @with_clients
+async def test_a_listener_that_has_polled_cannot_close_its_consumer_either(
+    clients: Clients, protocol: str
+) -> None:
+    await clients.create()
+    refused: list[str] = []
+    consumer = clients.consumer()
+
+    async def poll_and_close(names: list[TopicPartition]) -> None:
+        await consumer.poll(timeout_ms=0)
+        with pytest.raises(RuntimeError) as failure:
+            await consumer.close()
+        refused.append(str(failure.value))
+
+    consumer.subscribe(["t"], listener=RebalanceListener(on_partitions_assigned=poll_and_close))
+    await until(lambda: bool(refused), consumer)
+    await consumer.close()
+
+
+@both_protocols
+@with_clients
+async def test_a_poll_goes_on_after_a_poll_of_the_listener(
+    clients: Clients, protocol: str
+) -> None:
+    """The application polls all the time, so max_poll_interval_ms never ends."""
+    await clients.create()
+    consumer = clients.consumer(max_poll_interval_ms=20_000)
+
+    async def poll(names: list[TopicPartition]) -> None:
+        await consumer.poll(timeout_ms=0)
+
+    consumer.subscribe(["t"], listener=RebalanceListener(on_partitions_assigned=poll))
+    assert await consumer.poll(timeout_ms=60_000) == []
+    assert consumer.assignment() == partitions(0, 1, 2, 3)
+    await consumer.commit({("t", 0): 0})
+    assert not [each for each in clients.waits if "max_poll_interval_ms" in each]
+    await consumer.close()
+
+
+@both_protocols
+@with_clients
 async def test_a_listener_that_polls_gets_records_and_no_second_rebalance(
     clients: Clients, protocol: str
 ) -> None:
