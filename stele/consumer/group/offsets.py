@@ -69,7 +69,8 @@ class GroupOffsets:
         self._announce = announce
         # A later commit must not be overtaken by an earlier one.
         self._turn = asyncio.Lock()
-        self._committed: Offsets = {}  # by this consumer, of what it reads
+        # By this consumer, since it heard last what the group has committed.
+        self._committed: Offsets = {}
         self._next_auto_commit = view.world.clock.monotonic() + self._interval_s
         self._auto_commit: asyncio.Task[None] | None = None
         self._looking_up: asyncio.Task[None] | None = None
@@ -215,7 +216,7 @@ class GroupOffsets:
             log.warning("offsets were not committed: %s", error)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The consumer does not read them any more."""
+        """What this consumer has committed of them says nothing any more."""
         for name in partitions:
             self._committed.pop(name, None)
 
@@ -297,6 +298,7 @@ class GroupOffsets:
     ) -> None:
         if position.generation != generation:
             return  # the application has sought, or the partition was given up
+        self.forget([told.partition])  # others may have committed since this consumer did
         if told.error.retriable:
             self.waits_for = f"{told.partition}: the coordinator answers {told.error.name}"
         elif told.error is not ErrorCode.NONE:

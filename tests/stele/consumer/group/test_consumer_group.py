@@ -534,3 +534,25 @@ async def test_a_poll_that_is_cancelled_within_a_rebalance_is_made_up_for(
     assert {each.offset for each in committed.values() if each is not None} == {2}
     await first.close()
     await second.close()
+
+
+@both_protocols
+@with_clients
+async def test_what_is_read_again_is_committed_again(clients: Clients, protocol: str) -> None:
+    """Somebody has set the group's offset back. What this consumer committed before says nothing."""
+    await clients.create("t", 1)
+    await clients.fill(4, partitions=1)
+    async with clients.consumer() as consumer, clients.consumer() as other:
+        consumer.assign([("t", 0)])
+        await read(consumer, 4)
+        await asyncio.sleep(6)
+        await consumer.poll(timeout_ms=0)
+        await asyncio.sleep(1)
+        assert await other.committed(partitions(0)) == {("t", 0): OffsetAndMetadata(4, 0)}
+        await other.commit({("t", 0): 1})
+        consumer.seek_to_committed()
+        assert numbers(await read(consumer, 3)) == [1, 2, 3]
+        await asyncio.sleep(6)
+        await consumer.poll(timeout_ms=0)
+        await asyncio.sleep(1)
+        assert await other.committed(partitions(0)) == {("t", 0): OffsetAndMetadata(4, 0)}
