@@ -93,8 +93,8 @@ class Consumer:
             )
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
-        # The polls of each task that are not over: a rebalance listener may poll, too. Closing waits
-        # for all of them: a rebalance must not run twice.
+        # The polls of each task that are not over: a rebalance listener may poll, too. Closing
+        # waits for all of them: a rebalance must not run twice.
         self._polling: Counter[asyncio.Task[object]] = Counter()
         self._polls_ended = asyncio.Event()
 
@@ -389,8 +389,6 @@ class Consumer:
 
     # ------------------------------------------------------------------------ commits
 
-    # ``timeout_ms`` of all that follow: None means ``default_api_timeout_ms``.
-
     async def commit(
         self,
         offsets: Mapping[PartitionArgument, OffsetArgument] | None = None,
@@ -414,12 +412,12 @@ class Consumer:
     def commit_async(
         self, offsets: Mapping[PartitionArgument, OffsetArgument] | None = None
     ) -> asyncio.Future[None]:
-        """Begin a ``commit`` and return its future. Commits are made in the order in which they
-        were begun. ``close`` does not wait for them.
+        """Begin a ``commit`` and return its future. Without offsets: the positions at this call.
+        Commits are made in the order in which they were begun. ``close`` does not wait for them.
         """
         group = self._needed_group("commit_async")
         given = None if offsets is None else given_offsets(offsets)
-        commit = asyncio.ensure_future(group.commit(given))
+        commit = group.begin_commit(given)
         commit.add_done_callback(_look_at)
         return commit
 

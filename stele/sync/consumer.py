@@ -149,9 +149,9 @@ class Consumer(CallsBack):
     def commit_async(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
     ) -> Future[None]:
-        """Begin a ``commit`` and return its future. Commits are made in the order in which they
-        were begun. ``close`` does not wait for them. Functions that are added to the future are
-        called by a thread of their own.
+        """Begin a ``commit`` and return its future. Without offsets: the positions at this call.
+        Commits are made in the order in which they were begun. ``close`` does not wait for them.
+        Functions that are added to the future are called by a thread of their own.
         """
         self._settle()
         outcome: Future[None] = Future()

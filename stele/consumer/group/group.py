@@ -6,6 +6,7 @@ never handles a record of a partition that another member owns already, unless i
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -18,7 +19,7 @@ from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.listener import OnPartitions, RebalanceListener, call
 from stele.consumer.group.member import GroupMember
 from stele.consumer.group.membership import Membership, State
-from stele.consumer.group.offsets import GroupOffsets
+from stele.consumer.group.offsets import GroupOffsets, Offsets
 from stele.consumer.group.reconciling import ReconcilingMembership
 from stele.consumer.group.reconciling_member import ReconcilingMember
 from stele.consumer.group.requests import Standing
@@ -268,19 +269,32 @@ class ConsumerGroup:
 
         Raises CommitFailedError, FencedInstanceError, ApiError, UnreachableError.
         """
-        standing = self._standing
+        if asked := self._to_commit(offsets):
+            await self._offsets.commit(self._standing, asked, timeout_s)
+
+    def begin_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> asyncio.Future[None]:
+        """As ``commit``, of what was returned before this call."""
+        try:
+            return self._offsets.begin(self._standing, self._to_commit(offsets))
+        except CommitFailedError as error:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
+
+    def _to_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> Offsets:
+        """Raises CommitFailedError if the consumer has lost its partitions."""
         if offsets is None:
             offsets = self._offsets.consumed(self._reader.positions)
-        if not offsets:
-            return
-        if self.is_subscribed and not standing.is_member:
+        if offsets and self.is_subscribed and not self._standing.is_member:
             raise CommitFailedError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"nothing was committed: the consumer is not a member of group "
                 f"{self._group_id} now; "
                 "poll until it has partitions again",
             )
-        await self._offsets.commit(standing, self._offsets.identified(offsets), timeout_s)
+        return self._offsets.identified(offsets)
 
     async def _commit_at_once(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit the offsets of returned records, of partitions that are given up next."""

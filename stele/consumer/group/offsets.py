@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.config import ConsumerConfig
+from stele.consumer.group.commit_order import CommitOrder, Turn
 from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.requests import CommittedOffset, Standing
 from stele.consumer.positions import PartitionPosition
@@ -67,8 +67,7 @@ class GroupOffsets:
         self._told = told
         self._renewed = standing
         self._announce = announce
-        # A later commit must not be overtaken by an earlier one.
-        self._turn = asyncio.Lock()
+        self._order = CommitOrder()
         # By this consumer, since it heard last what the group has committed.
         self._committed: Offsets = {}
         self._next_auto_commit = view.world.clock.monotonic() + self._interval_s
@@ -107,46 +106,58 @@ class GroupOffsets:
     async def commit(
         self, standing: Standing, offsets: Offsets, timeout_s: float | None = None
     ) -> None:
-        """Commit as the member that the consumer was when it was asked to, after all earlier
-        commits. ``timeout_s``: None: ``default_api_timeout_ms``.
+        """Commit as the member that the consumer was when it was asked to, after all commits that
+        began earlier. ``timeout_s``: None: ``default_api_timeout_ms``.
 
         Raises CommitFailedError, FencedInstanceError, ApiError, UnreachableError.
         """
-        deadline = self._view.world.clock.monotonic() + self._limit_s(timeout_s)
-        async with self._turn_before(deadline):
-            left, speaker = dict(offsets), standing
+        turn = self._order.join()
+        try:
+            await self._commit(turn, standing, offsets, self._limit_s(timeout_s))
+        finally:
+            turn.end()
 
-            async def attempt() -> None:
-                nonlocal speaker
-                if left:
-                    for each in await self._coordinator.commit(speaker, left):
-                        if each.error is ErrorCode.NONE:
-                            self._committed[each.partition] = left.pop(each.partition)
-                            continue
-                        if each.error is ErrorCode.STALE_MEMBER_EPOCH and self._owns(left):
-                            speaker = self._renewed()
-                            raise UnreachableError("the member has another epoch now")
-                        if each.error is ErrorCode.UNKNOWN_TOPIC_ID:
-                            self._check_topic(each.partition, left[each.partition].topic_id)
-                        self._told(speaker, each.error)
-                        raise self._refusal(each)
+    def begin(self, standing: Standing, offsets: Offsets) -> asyncio.Task[None]:
+        """Begin a ``commit`` now. Commits that begin after this call come after it."""
+        turn = self._order.join()
+        commit = self._commit(turn, standing, offsets, self._limit_s(None))
+        task = asyncio.get_running_loop().create_task(commit)
+        task.add_done_callback(lambda _: turn.end())  # also if it was cancelled before it ran
+        return task
 
-            left_s = deadline - self._view.world.clock.monotonic()
-            what = f"committing offsets of {self._config.group_id}"
-            await self._view.keep_asking(attempt, what, left_s)
+    async def _commit(
+        self, turn: Turn, standing: Standing, offsets: Offsets, timeout_s: float
+    ) -> None:
+        deadline = self._view.world.clock.monotonic() + timeout_s
+        await self._come(turn, deadline)
+        left, speaker = dict(offsets), standing
 
-    @asynccontextmanager
-    async def _turn_before(self, deadline: float) -> AsyncIterator[None]:
+        async def attempt() -> None:
+            nonlocal speaker
+            if left:
+                for each in await self._coordinator.commit(speaker, left):
+                    if each.error is ErrorCode.NONE:
+                        self._committed[each.partition] = left.pop(each.partition)
+                        continue
+                    if each.error is ErrorCode.STALE_MEMBER_EPOCH and self._owns(left):
+                        speaker = self._renewed()
+                        raise UnreachableError("the member has another epoch now")
+                    if each.error is ErrorCode.UNKNOWN_TOPIC_ID:
+                        self._check_topic(each.partition, left[each.partition].topic_id)
+                    self._told(speaker, each.error)
+                    raise self._refusal(each)
+
+        left_s = deadline - self._view.world.clock.monotonic()
+        what = f"committing offsets of {self._config.group_id}"
+        await self._view.keep_asking(attempt, what, left_s)
+
+    async def _come(self, turn: Turn, deadline: float) -> None:
         try:
             async with asyncio.timeout(deadline - self._view.world.clock.monotonic()):
-                await self._turn.acquire()
+                await turn.come()
         except TimeoutError:
             text = f"earlier commits have no answer yet: {self._coordinator.where}"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     def _limit_s(self, timeout_s: float | None) -> float:
         return self._config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
@@ -185,8 +196,8 @@ class GroupOffsets:
             self._next_auto_commit = now + self._interval_s
             offsets = self._news(partitions)
             if offsets:
-                commit = self._auto_committed(standing, offsets)
-                self._auto_commit = asyncio.get_running_loop().create_task(commit)
+                logged = _logged(self.begin(standing, offsets))
+                self._auto_commit = asyncio.get_running_loop().create_task(logged)
 
     async def commit_at_once(
         self, standing: Standing, partitions: Iterable[TopicPartition], timeout_s: float
@@ -198,7 +209,7 @@ class GroupOffsets:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await self._auto_committed(standing, offsets)
+                await _logged(self.commit(standing, offsets))
         except TimeoutError:
             log.warning("%s was not committed in time: %s", offsets, self._coordinator.where)
 
@@ -208,12 +219,6 @@ class GroupOffsets:
             for name, each in self.consumed(partitions).items()
             if self._committed.get(name) != each
         }
-
-    async def _auto_committed(self, standing: Standing, offsets: Offsets) -> None:
-        try:
-            await self.commit(standing, offsets)
-        except SteleError as error:
-            log.warning("offsets were not committed: %s", error)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """What this consumer has committed of them says nothing any more."""
@@ -323,3 +328,11 @@ class GroupOffsets:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _logged(commit: Awaitable[None]) -> None:
+    """An automatic commit. If it fails, the records are read again."""
+    try:
+        await commit
+    except SteleError as error:
+        log.warning("offsets were not committed: %s", error)

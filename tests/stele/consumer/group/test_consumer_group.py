@@ -539,7 +539,7 @@ async def test_a_poll_that_is_cancelled_within_a_rebalance_is_made_up_for(
 @both_protocols
 @with_clients
 async def test_what_is_read_again_is_committed_again(clients: Clients, protocol: str) -> None:
-    """Somebody has set the group's offset back. What this consumer committed before says nothing."""
+    """Somebody has set the group's offset back since this consumer committed it."""
     await clients.create("t", 1)
     await clients.fill(4, partitions=1)
     async with clients.consumer() as consumer, clients.consumer() as other:

@@ -53,9 +53,7 @@ async def test_a_listener_that_has_polled_cannot_close_its_consumer_either(
 
 @both_protocols
 @with_clients
-async def test_a_poll_goes_on_after_a_poll_of_the_listener(
-    clients: Clients, protocol: str
-) -> None:
+async def test_a_poll_goes_on_after_a_poll_of_the_listener(clients: Clients, protocol: str) -> None:
     """The application polls all the time, so max_poll_interval_ms never ends."""
     await clients.create()
     consumer = clients.consumer(max_poll_interval_ms=20_000)
