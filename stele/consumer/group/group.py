@@ -18,7 +18,7 @@ from stele.consumer.group.assignors import ASSIGNORS
 from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.listener import OnPartitions, RebalanceListener, call
 from stele.consumer.group.member import GroupMember
-from stele.consumer.group.membership import Membership, State
+from stele.consumer.group.membership import Loss, Membership, State
 from stele.consumer.group.offsets import GroupOffsets, Offsets
 from stele.consumer.group.reconciling import ReconcilingMembership
 from stele.consumer.group.reconciling_member import ReconcilingMember
@@ -207,13 +207,11 @@ class ConsumerGroup:
             self.is_rebalancing = False
 
     async def _fail(self, failure: SteleError) -> None:
-        owned = self._membership.owned
-        if owned:
-            loss = self._membership.giving_up()
-            try:
-                await self._give_up(owned, is_lost=True)
-            finally:
-                self._membership.gave_up(loss)
+        loss = Loss(self._membership.owned, is_lost=True)
+        try:
+            await self._give_up(loss.partitions, is_lost=True)
+        finally:
+            self._membership.gave_up(loss)
         raise failure
 
     # ------------------------------------------------------------------------ reasons

@@ -229,6 +229,10 @@ class ReconcilingMembership:
         self._assigned = frozenset()
         self.on_lost()
 
+    def begin_anew(self) -> None:
+        """No heartbeats were sent for a while. The member has lost what it owned, and joins."""
+        self._drop_out()
+
     def leave(self) -> Heartbeat | None:
         """The membership ends. Returns the heartbeat with which the member leaves, or None if the
         coordinator does not know it.

@@ -46,7 +46,9 @@ class ReconcilingMember(Attended):
 
     def subscribe(self, choice: TopicChoice) -> None:
         self._choice = choice
-        self.failure = None
+        if self.failure is not None:  # its heartbeats have ended
+            self.failure, self._heart = None, None
+            self.membership.begin_anew()
         # The topics of a pattern are found before the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
         self._wake.set()
