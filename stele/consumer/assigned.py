@@ -36,8 +36,8 @@ class AssignedPartitions:
         lags = [
             each.high_watermark - each.offset
             for each in self.positions.values()
-            if each.offset is not None and each.high_watermark >= 0
-        ]
+            if each.offset is not None
+        ]  # below 0 while the high watermark is not known
         return Measured(
             {
                 f"{_METRICS}assigned.partitions": len(self.positions),

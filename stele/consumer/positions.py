@@ -265,21 +265,21 @@ class PartitionPosition:
             self.consumed_epoch = taken[-1].leader_epoch
             if not self._records:
                 self._leave_batch()
-        while not self._records and self._batches and self._batches[0].is_left_out:
+        # A batch of which records are left is not left out.
+        while self._batches and self._batches[0].is_left_out:
             self._leave_batch()
         return taken
 
     def hand_out_batches(self, max_bytes: int) -> list[RawBatch]:
         """Take whole batches from the buffer, one at least and up to some ``max_bytes``, and move
         the position behind them. Nothing of them is checked but the header."""
-        if self._records:  # they were decoded, and their batch is still the first one
-            self._records.clear()
+        self._records.clear()  # those that were decoded: their batch is still the first one
         taken: list[RawBatch] = []
         size_bytes = 0
         while self._batches and size_bytes < max_bytes:
             data, start, header, is_left_out = self._batches[0]
             if not is_left_out:
-                taken.append(RawBatch(self.partition, data, start, header, self.offset or 0))
+                taken.append(self._raw(data, start, header))
                 size_bytes += header.size_bytes
             self.consumed_epoch = header.leader_epoch
             self.read_id = self.topic_id
@@ -291,9 +291,8 @@ class PartitionPosition:
         if is_left_out:
             self._leave_batch()
             return
-        batch = RawBatch(self.partition, data, start, header, self.offset or 0)
         try:
-            decoded = batch.decode(check_crcs=check_crcs)
+            decoded = self._raw(data, start, header).decode(check_crcs=check_crcs)
         except UnreadableBatchError:
             self.drop_buffer()
             raise
@@ -310,6 +309,10 @@ class PartitionPosition:
         )
         if not self._records:
             self._leave_batch()
+
+    def _raw(self, data: Buffer, start: int, header: BatchHeader) -> RawBatch:
+        assert self.offset is not None  # it was fetched from there on
+        return RawBatch(self.partition, data, start, header, self.offset)
 
     def _leave_batch(self) -> None:
         """Leave the first batch, all of whose records were taken. The position skips offsets that

@@ -87,9 +87,7 @@ class ConsumerGroup:
         self._member.subscribe(choice)
 
     async def unsubscribe(self, reason: str) -> None:
-        """Give all partitions up, and leave the group."""
-        if not self.is_subscribed:
-            return
+        """Give all partitions up, and leave the group. Without a subscription there are none."""
         owned, is_lost = self._membership.owned, not self._membership.standing.is_member
         try:
             if not is_lost:

@@ -91,7 +91,9 @@ async def test_an_empty_partition_is_known_to_be_at_its_end(stage: Stage) -> Non
     async with stage.consumer() as consumer:
         consumer.assign([NAME])
         consumer.seek(*NAME, 0)
+        began = stage.cluster.clock.monotonic()
         assert await polled(consumer) == ([], (0, 0))
+        assert stage.cluster.clock.monotonic() - began < 0.9, "at once"
         assert await polled(consumer) == ([], None)
 
 

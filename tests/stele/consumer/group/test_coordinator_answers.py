@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stele.config import ConsumerConfig, GroupProtocol
-from stele.consumer.group.coordinator import HEARTBEAT_S, consumer_heartbeat_s
+from stele.consumer.group.coordinator import HEARTBEAT_S, consumer_heartbeat_s, heartbeat_s
 from stele.errors import ApiError, ErrorCode, FencedInstanceError
 from stele.records import OffsetAndMetadata
 from stele.wire.kafka.messages import (
@@ -355,3 +355,31 @@ async def test_a_commit_of_a_replaced_static_member_says_that_it_was_replaced(
 def test_a_heartbeat_waits_for_its_answer_no_longer_than_any_request() -> None:
     assert consumer_heartbeat_s(ConsumerConfig(request_timeout_ms=2_000)) == 2
     assert consumer_heartbeat_s(ConsumerConfig(request_timeout_ms=60_000)) == HEARTBEAT_S
+
+
+def test_another_heartbeat_fits_into_the_session_when_one_has_no_answer() -> None:
+    assert heartbeat_s(ConsumerConfig(session_timeout_ms=30_000)) == 10
+    assert heartbeat_s(ConsumerConfig(session_timeout_ms=30_000, request_timeout_ms=2_000)) == 2
+
+
+@pytest.mark.parametrize("rack", ["r1", ""])
+@on_stage
+async def test_a_member_says_in_which_rack_it_is(stage: Stage, rack: str) -> None:
+    """The coordinator may give it partitions with a replica there."""
+    told: list[str | None] = []
+
+    def beat(broker: int, request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> Any:
+        told.append(request.rack_id)
+        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+            member_epoch=1, heartbeat_interval_ms=1_000
+        )
+
+    coordinating(stage)
+    stage.cluster.answer(consumer_group_heartbeat.API, beat)
+    async with stage.consumer(
+        group_id="g", group_protocol="consumer", client_rack=rack
+    ) as consumer:
+        consumer.subscribe(["t"])
+        await consumer.poll(timeout_ms=5000)
+    assert told[0] == (rack or None)
+    assert set(told[1:]) == {None}, "it has not changed"

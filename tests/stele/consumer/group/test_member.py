@@ -24,7 +24,7 @@ from stele.consumer.group.requests import (
     SyncRequest,
 )
 from stele.consumer.group.topic_choice import TopicChoice
-from stele.errors import ErrorCode
+from stele.errors import ErrorCode, FencedInstanceError, UnreachableError
 from tests.support.stele import FakePartition, Stage, on_stage
 
 
@@ -45,6 +45,9 @@ class Leading:
     def __init__(self) -> None:
         self.assigned = asyncio.Event()
         self.left: list[Standing] = []
+        self.heard = 0  # heartbeats
+        self.unreachable = False
+        self.answers = ErrorCode.NONE  # to heartbeats
 
     async def join(self, request: JoinRequest) -> JoinAnswer:
         ((protocol, subscription),) = request.protocols
@@ -56,10 +59,21 @@ class Leading:
         return SyncAnswer(ErrorCode.NONE, "", request.assignments["me"])
 
     async def heartbeat(self, standing: Standing) -> ErrorCode:
-        return ErrorCode.NONE
+        self.heard += 1
+        if self.unreachable:
+            raise UnreachableError("cut off")
+        return self.answers
 
     async def leave(self, standing: Standing, reason: str) -> None:
         self.left.append(standing)
+
+
+class Silent(Leading):
+    """Waits for other members with the answer to each JoinGroup."""
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        await asyncio.sleep(30)
+        return await super().join(request)
 
 
 class CountedChoice(TopicChoice):
@@ -76,7 +90,8 @@ class CountedChoice(TopicChoice):
 async def member_of(
     stage: Stage, coordinator: Loading | Leading, instance_id: str | None = None
 ) -> AsyncIterator[tuple[ClusterView, GroupMember]]:
-    config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers, group_id="g")
+    servers = stage.cluster.bootstrap_servers
+    config = ConsumerConfig(bootstrap_servers=servers, group_id="g", group_instance_id=instance_id)
     view = ClusterView(config, stage.world)
     membership = Membership([ASSIGNORS["range"]], instance_id)
     member = GroupMember(
@@ -153,3 +168,66 @@ async def test_only_a_member_that_does_not_come_back_says_that_it_leaves(
             await asyncio.sleep(1)
         await member.leave("so")
     assert coordinator.left == ([Standing("me", 1)] if leaves else [])
+
+
+@on_stage
+async def test_a_member_that_joins_sends_no_heartbeats(stage: Stage) -> None:
+    """Its JoinGroup keeps it alive. It has no generation to name yet."""
+    stage.cluster.create("t")
+    coordinator = Silent()
+    coordinator.assigned.set()
+    async with member_of(stage, coordinator) as (view, member):
+        member.subscribe(TopicChoice(["t"], view))
+        member.start()
+        await asyncio.sleep(10)
+        member.join()
+        await asyncio.sleep(20)
+        assert coordinator.heard == 0
+        await asyncio.sleep(20)
+        assert coordinator.heard > 0
+
+
+@on_stage
+async def test_a_heartbeat_without_an_answer_is_repeated_before_the_next_is_due(
+    stage: Stage,
+) -> None:
+    """The session may end before many intervals are over."""
+    stage.cluster.create("t")
+    coordinator = Leading()
+    coordinator.assigned.set()
+    async with member_of(stage, coordinator) as (view, member):
+        member.subscribe(TopicChoice(["t"], view))
+        member.start()
+        member.join()
+        coordinator.unreachable = True
+        await asyncio.sleep(4)
+        assert coordinator.heard > 2, "the interval is 3 s"
+        coordinator.unreachable = False
+        await asyncio.sleep(1)
+        coordinator.heard = 0
+        await asyncio.sleep(10)
+        assert 2 < coordinator.heard < 5
+
+
+@on_stage
+async def test_a_member_that_another_process_has_replaced_joins_no_more(stage: Stage) -> None:
+    """Two of the same instance id would replace each other for ever."""
+    stage.cluster.create("t")
+    coordinator = Leading()
+    coordinator.assigned.set()
+    async with member_of(stage, coordinator, "one") as (view, member):
+        member.subscribe(TopicChoice(["t"], view))
+        member.start()
+        member.join()
+        await asyncio.sleep(1)
+        coordinator.answers = ErrorCode.REBALANCE_IN_PROGRESS
+        await asyncio.sleep(3)
+        assert member.failure is None
+        coordinator.answers = ErrorCode.FENCED_INSTANCE_ID
+        await asyncio.sleep(3)
+        assert isinstance(member.failure, FencedInstanceError)
+        assert "group_instance_id='one'" in str(member.failure)
+        assert (member.needs_join, member.membership.needs_join) == (False, True)
+        coordinator.heard = 0
+        await asyncio.sleep(10)
+        assert coordinator.heard == 0
