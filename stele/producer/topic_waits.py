@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Final, NamedTuple
 
 from stele.cluster.view import ClusterView, KnownTopic
+from stele.errors import ApiError, UnreachableError
 from stele.ids import TopicPartition
+
+LEAST_S: Final = 1.0
+"""Less time than that is not worth another wait."""
+
+
+class _Wait(NamedTuple):
+    task: asyncio.Task[KnownTopic]
+    deadline: float  # that of the call which began it
 
 
 class TopicWaits:
-    """One wait for each topic, however many calls wait for it."""
+    """One wait at a time for each topic, however many calls wait for it."""
 
     def __init__(self, view: ClusterView, timeout_s: float) -> None:
         self._view = view
+        self._clock = view.world.clock
         self._timeout_s = timeout_s
-        self._waits: dict[str, asyncio.Task[KnownTopic]] = {}
+        self._waits: dict[str, _Wait] = {}
 
     async def wait(self, topic: str) -> None:
         """Wait until the topic is known. A caller that is cancelled ends no wait of others.
@@ -23,13 +34,25 @@ class TopicWaits:
         Raises ApiError UNKNOWN_TOPIC_OR_PARTITION or UnreachableError after the timeout, and
         CancelledError after ``cancel``.
         """
-        task = self._waits.get(topic)
-        if task is None:
-            wait = self._view.wait_for_topic(topic, self._timeout_s)
-            task = asyncio.get_running_loop().create_task(wait)
-            self._waits[topic] = task
-            task.add_done_callback(partial(self._ended, topic))
-        await asyncio.shield(task)
+        deadline = self._clock.monotonic() + self._timeout_s
+        while True:
+            wait = self._waits.get(topic) or self._begin(topic, deadline)
+            try:
+                await asyncio.shield(wait.task)
+            except (ApiError, UnreachableError) as error:
+                is_final = isinstance(error, ApiError) and not error.code.retriable
+                # An earlier call has begun the wait, and had less time left than this one.
+                if is_final or deadline - wait.deadline < LEAST_S:
+                    raise
+            else:
+                return
+
+    def _begin(self, topic: str, deadline: float) -> _Wait:
+        waiting = self._view.wait_for_topic(topic, deadline - self._clock.monotonic())
+        wait = _Wait(asyncio.get_running_loop().create_task(waiting), deadline)
+        self._waits[topic] = wait
+        wait.task.add_done_callback(partial(self._ended, topic))
+        return wait
 
     def _ended(self, topic: str, wait: asyncio.Task[KnownTopic]) -> None:
         self._waits.pop(topic, None)
@@ -46,7 +69,7 @@ class TopicWaits:
 
     async def cancel(self) -> None:
         """End all waits."""
-        waits = list(self._waits.values())
-        for each in waits:
-            each.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        tasks = [each.task for each in self._waits.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

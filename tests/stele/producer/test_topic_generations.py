@@ -25,6 +25,27 @@ async def test_a_topic_that_does_not_exist(stage: Stage) -> None:
 
 
 @on_stage
+async def test_each_call_waits_for_a_topic_as_long_as_it_may(stage: Stage) -> None:
+    """A call that began later does not fail with an earlier one."""
+    clock = stage.cluster.clock
+    async with stage.producer(max_block_ms=5000) as producer:
+        began = clock.monotonic()
+        first = asyncio.ensure_future(producer.send("t", b"1"))
+        await asyncio.sleep(3)
+        later = [asyncio.ensure_future(producer.send("t", b"%d" % each)) for each in range(2, 4)]
+        with pytest.raises(ApiError, match="stele topic create t"):
+            await first
+        assert 4 <= clock.monotonic() - began <= 5
+        await asyncio.sleep(1)
+        stage.cluster.create("t")
+        for each in later:
+            await each
+        with pytest.raises(ApiError, match="stele topic create u"):
+            await producer.send("u", b"1")
+    assert stage.cluster.values() == [b"2", b"3"]
+
+
+@on_stage
 async def test_a_topic_that_was_just_created_is_waited_for(stage: Stage) -> None:
     stage.cluster.create("t")
     stage.cluster.hide_next_topic_requests = 3
