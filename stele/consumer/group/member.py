@@ -104,9 +104,8 @@ class GroupMember(Attended):
             log.warning("group %s was not left: %s", self._config.group_id, error)
 
     async def close(self) -> None:
+        """The view is closed next, so that it calls nobody any more."""
         await self._stop()
-        if self._metadata_changed in self._view.on_change:
-            self._view.on_change.remove(self._metadata_changed)
 
     async def _stop(self) -> None:
         tasks = [each for each in (self._joining, self._heart) if each is not None]
