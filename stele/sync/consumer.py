@@ -154,12 +154,13 @@ class Consumer(CallsBack):
         Functions that are added to the future are called by a thread of their own.
         """
         self._settle()
+        given = None if offsets is None else dict(offsets)  # the caller may change its own
         outcome: Future[None] = Future()
 
         def tell() -> None:
             self._callbacks.call(lambda: _pass_on(commit, outcome))
 
-        commit = self._errand(lambda: self._consumer.commit(offsets), tell)
+        commit = self._errand(lambda: self._consumer.commit(given), tell)
         commit.begin()
         return outcome
 

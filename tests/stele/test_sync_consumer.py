@@ -11,6 +11,7 @@ import pytest
 import stele
 from stele.consumer.positions import RawBatch
 from stele.errors import ClosedError, WakeupError
+from stele.sync.face import shared
 from tests.support.sync_clients import InMemory, Signalled, signalled_at
 
 COUNT = 20
@@ -217,3 +218,21 @@ def test_a_commit_that_is_not_waited_for_tells_its_end_on_a_thread_of_its_own() 
         assert over.wait(10)
     assert told[1] == count
     assert told[0] in ("stele-callbacks", threading.current_thread().name)
+
+
+def test_a_commit_is_of_the_offsets_at_its_call() -> None:
+    """The loop may come to it later, and the application goes on with its own mapping."""
+    memory = InMemory()
+    memory.fill(COUNT)
+    may_go_on = threading.Event()
+    with memory.consumer(group_id="g") as consumer:
+        consumer.assign([("t", 0)])
+        poll(consumer)
+        assert shared.loop is not None
+        shared.loop.call_soon_threadsafe(may_go_on.wait)
+        mine = {("t", 0): 1}
+        commit = consumer.commit_async(mine)
+        mine["t", 0] = 2
+        may_go_on.set()
+        commit.result(10)
+        assert memory.committed == {("t", 0): 1}
