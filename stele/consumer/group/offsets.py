@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from stele.cluster.view import ClusterView
@@ -38,6 +38,7 @@ _LEFT_BEHIND: Final = {
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is being rebalanced: poll, and commit what is "
     "still assigned",
 }
+_NOT_COMMITTED: Final = "offsets were not committed: %s"
 _TOO_SLOW: Final = (
     "; if handling the records takes long, poll fewer of them (max_poll_records) or allow more "
     "time (max_poll_interval_ms)"
@@ -196,8 +197,8 @@ class GroupOffsets:
             self._next_auto_commit = now + self._interval_s
             offsets = self._news(partitions)
             if offsets:
-                logged = _logged(self.begin(standing, offsets))
-                self._auto_commit = asyncio.get_running_loop().create_task(logged)
+                self._auto_commit = self.begin(standing, offsets)
+                self._auto_commit.add_done_callback(_warn)
 
     async def commit_at_once(
         self, standing: Standing, partitions: Iterable[TopicPartition], timeout_s: float
@@ -209,9 +210,11 @@ class GroupOffsets:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await _logged(self.commit(standing, offsets))
+                await self.commit(standing, offsets)
         except TimeoutError:
             log.warning("%s was not committed in time: %s", offsets, self._coordinator.where)
+        except SteleError as error:
+            log.warning(_NOT_COMMITTED, error)
 
     def _news(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {
@@ -330,9 +333,8 @@ class GroupOffsets:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _logged(commit: Awaitable[None]) -> None:
-    """An automatic commit. If it fails, the records are read again."""
-    try:
-        await commit
-    except SteleError as error:
-        log.warning("offsets were not committed: %s", error)
+def _warn(commit: asyncio.Task[None]) -> None:
+    """If an automatic commit fails, its records are read again."""
+    error = None if commit.cancelled() else commit.exception()
+    if error is not None:
+        log.warning(_NOT_COMMITTED, error)
