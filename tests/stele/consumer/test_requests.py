@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from stele.cluster.messages import FetchAnswer, FetchRequest
+from stele.cluster.metrics_push import Measured
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.assigned import AssignedPartitions
@@ -148,8 +150,8 @@ async def test_the_lag_is_that_of_the_partition_that_is_furthest_behind(stage: S
     """A partition whose position or end is not known has none."""
     config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers)
     view = ClusterView(config, stage.world)
-    measures = []
-    view.metrics.begin = measures.append  # type: ignore[method-assign]
+    measures: list[Callable[[], Measured]] = []
+    view.metrics.begin = measures.append  # type: ignore[method-assign,assignment]
     assigned = AssignedPartitions(config, view)
     (measured,) = measures
 
