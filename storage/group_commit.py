@@ -113,7 +113,7 @@ class GroupCommit:
     def remove(self, member: Member) -> None:
         """``member`` is about to be deleted and needs no more syncs."""
         self._order.remove(member)
-        if self._waiting:  # perhaps for nothing else
+        if self._waiting and _loop_runs():  # perhaps for nothing else
             asyncio.get_running_loop().call_soon(self._tell_settled)
 
     def start(self) -> None:
