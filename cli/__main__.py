@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 from cli.interruption import EXIT_INTERRUPTED
+from stele.errors import SteleError
 
 
 def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # who is started in the background ignores it
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(EXIT_INTERRUPTED))
-    from cli.main import main as run_command
-
+    try:
+        from cli.main import main as run_command
+    except SteleError as error:  # STELE_NATIVE asks for what is not there
+        sys.exit(f"stele: {error}")
     signal.signal(signal.SIGINT, before)
     run_command()
 

@@ -125,11 +125,14 @@ def version(
 
     import stele
     from cli.output import print_json
+    from stele.wire.native import READER
 
     if as_json:
-        print_json({"stele": stele.__version__, "python": platform.python_version()})
+        versions = {"stele": stele.__version__, "python": platform.python_version()}
+        print_json({**versions, "records": READER})
     else:
         print(f"stele {stele.__version__} (Python {platform.python_version()})")
+        print(f"records are read by: {READER}")
 
 
 def run(arguments: Sequence[str]) -> int:

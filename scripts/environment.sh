@@ -53,7 +53,10 @@ ensure_environment() {
             ;;
         esac
     done
-    [ -n "$missing" ] || return 0
+    if [ -z "$missing" ]; then
+        ensure_native
+        return
+    fi
     echo "Setting up .venv with Python $version (the first time takes a minute or two) ..."
     rm -f "$stamp"
     if ! [ -x .venv/bin/python ] ||
@@ -65,6 +68,21 @@ ensure_environment() {
         --editable ".${extras:+[$extras]}" ||
         die "pip could not install the packages: is the package index reachable?"
     printf '%s\n%s\n' "$state" "$extras" >"$stamp"
+    ensure_native
+}
+
+# The compiled module for records (native/), where cargo is found. Without it Python does its work, so a
+# build that fails is told once, and tried again when the sources change.
+ensure_native() {
+    local stamp=.venv/.stele-native state output
+    command -v cargo >/dev/null || return 0
+    state=$(cat native/pyproject.toml native/Cargo.* native/src/*.rs | cksum)
+    [ "$(cat "$stamp" 2>/dev/null)" != "$state" ] || return 0
+    echo "Building the compiled module for records with cargo (half a minute) ..."
+    output=$(.venv/bin/python -m pip install --quiet --disable-pip-version-check ./native 2>&1) ||
+        printf 'warning: the compiled module was not built, and Python does its work: %s\n' \
+            "$(printf '%s\n' "$output" | grep -i error | tail -n 1)" >&2
+    printf '%s\n' "$state" >"$stamp"
 }
 
 # Java's major version, or nothing where there is no Java.

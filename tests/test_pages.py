@@ -15,7 +15,9 @@ from tests.support import permissions_page
 from tests.test_structure import ROOMS, ROOT
 
 ROOM_PAGES: Final = sorted(
-    str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("README.md")
+    str(path.relative_to(ROOT))
+    for room in (*ROOMS, "native")
+    for path in (ROOT / room).rglob("README.md")
 )
 PAGES: Final = ("ARCHITECTURE.md", "CONTRIBUTING.md", *ROOM_PAGES)
 """Pages for developers: they name code."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from stele.wire import native
 from stele.wire.batch_errors import CorruptBatchError
 from stele.world import Buffer
 
@@ -93,6 +94,12 @@ def decode_records(
 ) -> list[Record]:
     """All records of a batch's decompressed body. Raises CorruptBatchError unless they fill it
     exactly."""
+    if native.NATIVE is not None:
+        sound = native.NATIVE.decode_records(
+            data, count, base_offset, base_timestamp_ms, append_time_ms, Record
+        )
+        if sound is not None:
+            return sound
     try:
         records, end = _decode(data, count, base_offset, base_timestamp_ms)
     except IndexError:

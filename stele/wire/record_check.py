@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
+from stele.wire import native
 from stele.wire.batch_errors import BatchError, RecordError, RejectedRecordsError
 from stele.wire.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -99,7 +100,7 @@ class RecordCheck:
         if compression is Compression.NONE and count <= SLICE_RECORDS:
             # The usual case: sound records of one slice need no source of parts.
             data = bytes(body)
-            number, position, self.newest_ms = _whole_records(
+            number, position, self.newest_ms = whole_records(
                 data, 0, 0, count, times, keys_required, _BEFORE_ALL_MS
             )
             if (number, position) == (count, len(data)):
@@ -190,7 +191,7 @@ class _Source:
         if not self._data:
             self._next_part()
         first = number
-        number, self._position, self.newest_ms = _whole_records(
+        number, self._position, self.newest_ms = whole_records(
             self._data,
             self._position,
             first,
@@ -325,7 +326,7 @@ class _Source:
         return True
 
 
-def _whole_records(
+def whole_records(
     data: bytes,
     position: int,
     number: int,
@@ -337,9 +338,29 @@ def _whole_records(
     """Skip sound records from ``number`` up to ``stop``. Returns the number of the next record, its
     position, and the greatest of ``newest_ms`` and the records' times.
 
-    Stops at a record that is not obviously sound. Short varints are read inline, since a call for
-    each would cost too much. Key and value share a call. A position beyond the end of its record
-    never comes back, so one check at the end is enough.
+    Stops at a record that is not obviously sound.
+    """
+    if native.NATIVE is not None:
+        return native.NATIVE.whole_records(
+            data, position, number, stop, times[0], times[1], keys_required, newest_ms
+        )
+    return _whole_records(data, position, number, stop, times, keys_required, newest_ms)
+
+
+def _whole_records(
+    data: bytes,
+    position: int,
+    number: int,
+    stop: int,
+    times: TimeDeltas,
+    keys_required: bool,
+    newest_ms: int,
+) -> tuple[int, int, int]:
+    """The reference.
+
+    Short varints are read inline, since a call for each would cost too much. Key and value share a
+    call. A position beyond the end of its record never comes back, so one check at the end is
+    enough.
     """
     start, total = position, len(data)
     # Twice a time is what zigzag has for one of 0 or more, and the complement of what it has for

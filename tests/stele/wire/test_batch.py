@@ -12,6 +12,8 @@ from stele.errors import ErrorCode
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 TIMES = st.integers(0, 4_000_000_000_000)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=100)), max_size=3)
 CONTENT = st.none() | st.binary(max_size=100) | st.just(b"x" * 9000)

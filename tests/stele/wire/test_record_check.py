@@ -20,6 +20,8 @@ from stele.wire.compression import Compression, compress, decompress
 from stele.wire.record import encode_varint
 from stele.wire.record_check import RecordCheck, TimeDeltas
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 CODECS = list(Compression)
 HEADERS = st.lists(
     st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=100)), max_size=3

@@ -1,0 +1,72 @@
+"""The compiled module that reads records, if it is there; ``native/README.md`` says what it does.
+
+``STELE_NATIVE`` chooses. ``auto``, the default: the module if it is there, else Python. ``1``: the
+module, and without it nothing starts. ``0``: Python, which is the reference.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from stele.errors import ConfigError
+
+REVISION: Final = 1
+"""As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
+
+VARIABLE: Final = "STELE_NATIVE"
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+class Native(Protocol):
+    """What the module has. The Python function of the same name is the reference."""
+
+    def whole_records(
+        self,
+        data: bytes,
+        position: int,
+        number: int,
+        stop: int,
+        oldest_ms: int,
+        newest_allowed_ms: int,
+        keys_required: bool,
+        newest_ms: int,
+    ) -> tuple[int, int, int]:
+        """As ``record_check.whole_records``."""
+        ...
+
+    def decode_records(
+        self,
+        data: bytes,
+        count: int,
+        base_offset: int,
+        base_timestamp_ms: int,
+        append_time_ms: int | None,
+        record: type[T],
+    ) -> list[T] | None:
+        """As ``record.decode_records``. None: the records are unsound, and Python says why."""
+        ...
+
+
+def load(setting: str) -> tuple[Native | None, str]:
+    """The module, and in a few words what reads records and why. Raises ConfigError."""
+    if setting == "0":
+        return None, f"Python, as {VARIABLE}=0 says"
+    if setting not in ("auto", "1"):
+        raise ConfigError(f"{VARIABLE}={setting}: use auto, 1 or 0")
+    try:
+        module: Any = importlib.import_module("stele_native")
+    except ImportError as error:
+        reason = str(error)
+    else:
+        if module.REVISION == REVISION:
+            return cast(Native, module), f"compiled, revision {REVISION}"
+        reason = f"stele_native has revision {module.REVISION}, and {REVISION} is needed"
+    if setting == "1":
+        raise ConfigError(f"{VARIABLE}=1, and the compiled module is not there: {reason}")
+    return None, f"Python: {reason}"
+
+
+NATIVE, READER = load(os.environ.get(VARIABLE, "auto"))
