@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from stele.ids import TopicPartition
 from stele.world import Clock
@@ -30,7 +30,7 @@ from storage.errors import (
     words_of,
 )
 from storage.formatted import LOCK_FILE, make_within, read_formatted
-from storage.group_commit import Flushed, GroupCommit
+from storage.group_commit import GroupCommit, Synced
 from storage.incarnations import Incarnations
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
@@ -430,9 +430,9 @@ class LogDirectory:
         """Return when everything written before the call is on disk. Raises StorageError."""
         await self._commit.flush()
 
-    def flush_then(self, flushed: Flushed) -> None:
-        """As ``flush``, without a task: see ``GroupCommit.flush_then``."""
-        self._commit.flush_then(flushed)
+    def synced_then(self, logs: Iterable[PartitionLog], synced: Synced) -> None:
+        """See ``GroupCommit.synced_then``."""
+        self._commit.synced_then(logs, synced)
 
     @property
     def sync_groups(self) -> int:

@@ -62,8 +62,17 @@ class Member(Protocol):
     def fail(self, error: Exception) -> None: ...
 
 
-Flushed = Callable[[StorageError | None], None]
-"""Called once: everything is on disk, or the reason why it may not be."""
+Synced = Callable[[StorageError | None], None]
+"""Called once: what was written is on disk, or the reason why it may not be."""
+
+
+class _Waiter:
+    """One that waits until what was written is on disk."""
+
+    __slots__ = ("synced",)
+
+    def __init__(self, synced: Synced) -> None:
+        self.synced = synced
 
 
 @dataclass(slots=True, eq=False)
@@ -90,13 +99,13 @@ class GroupCommit:
         self._on_failure = on_failure
         self.on_synced: Callable[[float], None] = _ignore_time
         """Called with the seconds that the sync of a group took."""
-        self._order: SyncOrder[Member] = SyncOrder()
+        self._order: SyncOrder[Member, _Waiter] = SyncOrder()
         self._first: _Group | None = None  # its sync is under way
         self._beside: _Group | None = None  # likewise
         self._unfinished = 0  # groups that have begun and whose logs have not all been told
         self._is_due = False  # a first group is about to begin
         self._is_patient = False  # a second group is about to begin, unless the first one ends
-        self._waiting: deque[tuple[int, Flushed]] = deque()  # with the period that each waits for
+        self._waiting: dict[_Waiter, None] = {}  # in the order of their coming
         self._closing: list[asyncio.Future[None]] = []
         self.failure: OSError | None = None
         self.groups = 0  # groups that have reached the disk
@@ -114,7 +123,7 @@ class GroupCommit:
         """``member`` is about to be deleted and needs no more syncs."""
         self._order.remove(member)
         if self._waiting and _loop_runs():  # perhaps for nothing else
-            asyncio.get_running_loop().call_soon(self._tell_settled)
+            asyncio.get_running_loop().call_soon(self._tell_synced)
 
     def start(self) -> None:
         """Begin with the members added so far, now that there is a running event loop."""
@@ -136,21 +145,25 @@ class GroupCommit:
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.flush_then(functools.partial(_tell, waiter))
+        self._wait(functools.partial(_tell, waiter), None)
         await waiter
 
-    def flush_then(self, flushed: Flushed) -> None:
-        """Call ``flushed`` when everything written before the call is on disk, or it never will be;
-        at once if it is."""
+    def synced_then(self, members: Iterable[Member], synced: Synced) -> None:
+        """Call ``synced`` when everything that was written to the members before the call is on
+        disk, or it never will be; at once if it is. Other members are not waited for: a slow group
+        of theirs is nothing to the caller."""
+        self._wait(synced, members)
+
+    def _wait(self, synced: Synced, members: Iterable[Member] | None) -> None:
         if self.failure is not None:
-            flushed(StorageError(f"a sync failed: {self.failure}"))
+            synced(StorageError(f"a sync failed: {self.failure}"))
             return
-        period = self._order.barrier()
-        if period is None:
-            flushed(None)
-        else:
-            self._waiting.append((period, flushed))
+        waiter = _Waiter(synced)
+        if self._order.wait(waiter, members):
+            self._waiting[waiter] = None
             self._kick()
+        else:
+            synced(None)
 
     # ----------------------------------------------------------------------------- groups
 
@@ -230,7 +243,7 @@ class GroupCommit:
             is_long = told and self._clock.monotonic() - began_s >= SLICE_S
             if is_long or told == SLICE_MEMBERS:
                 asyncio.get_running_loop().call_soon(self._go_on, group)
-                self._tell_settled()
+                self._tell_synced()
                 return
             member, ticket = group.tickets.popleft()
             told += 1
@@ -241,8 +254,8 @@ class GroupCommit:
                 logger.exception("after the sync of %s", member.name)
             self._order.release(member)
         self._unfinished -= 1
-        if self._waiting:
-            self._tell_settled()
+        if self._order.over:
+            self._tell_synced()
         if self._closing:
             self._rest()
 
@@ -250,10 +263,14 @@ class GroupCommit:
         self._finish(group)
         self._kick()
 
-    def _tell_settled(self) -> None:
-        """Call those whose writes are all on disk now."""
-        while self._waiting and self.failure is None and self._waiting[0][0] < self._order.settled:
-            _call(self._waiting.popleft()[1], None)
+    def _tell_synced(self) -> None:
+        """Call those whose writes are all on disk now. After a failure they are refused instead."""
+        while self._order.over and self.failure is None:
+            over, self._order.over = self._order.over, []
+            for waiter in over:
+                if waiter in self._waiting:
+                    del self._waiting[waiter]
+                    _call(waiter.synced, None)
 
     # ----------------------------------------------------------------------------- the end
 
@@ -282,8 +299,9 @@ class GroupCommit:
         self._rest()
 
     def _refuse_waiting(self, why: str) -> None:
-        while self._waiting:
-            _call(self._waiting.popleft()[1], StorageError(why))
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting:
+            _call(waiter.synced, StorageError(why))
 
     async def close(self) -> None:
         """Wait for the groups that are under way. No other begins."""
@@ -298,9 +316,9 @@ def _records(entry: tuple[Member, SyncTicket]) -> int:
     return entry[1].records
 
 
-def _call(flushed: Flushed, error: StorageError | None) -> None:
+def _call(synced: Synced, error: StorageError | None) -> None:
     try:
-        flushed(error)
+        synced(error)
     except Exception:
         # A bug of one that waits must not keep it from the others, nor stop all later groups.
         logger.exception("after a sync")

@@ -1,43 +1,56 @@
-"""Which logs the next group of syncs covers, and when everything before a moment is on disk: pure.
+"""Which logs the next group of syncs covers, and when what was written to some logs is on disk: pure.
 
 A log is in one group at a time, because its sync says how far it is on disk. If the log is written
 meanwhile, it waits until its group has ended. Every other log may be in a group beside that one.
 
-For callers that wait, time is divided into periods. A caller ends the period and waits until no log
-is left that was added in this period or an earlier one. So it waits for nothing that is added after
-its call. An example: a log that is written without a pause is in a group of period 3 and waits for
-another one in period 4. A caller that came at the end of period 3 waits for the first group only.
+A caller waits for the groups that cover what was written to its logs before its call, and for
+nothing else. An example: log A is in a group and was written again, and log B waits for a group. A
+caller that names both waits for the next group of A and for that of B. A write to A or B after the
+call does not prolong its wait, and neither does a slow group of other logs.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 M = TypeVar("M")
+W = TypeVar("W")
 
 
-class SyncOrder(Generic[M]):
-    """The logs that need a sync, each with the period in which it was added."""
+class _Wait(Generic[W]):
+    """A caller, and how many groups of its logs are left."""
 
-    __slots__ = ("_again", "_busy", "_left", "_period", "ready", "settled")
+    __slots__ = ("caller", "left")
+
+    def __init__(self, caller: W) -> None:
+        self.caller = caller
+        self.left = 0
+
+
+_Waits = list[_Wait[W]] | None
+"""Those who wait for the group that covers a write. There are rarely any."""
+
+
+class SyncOrder(Generic[M, W]):
+    """The logs that need a sync, each with the callers that wait for it."""
+
+    __slots__ = ("_again", "_busy", "over", "ready")
 
     def __init__(self) -> None:
-        self.ready: dict[M, int] = {}
+        self.ready: dict[M, _Waits[W]] = {}
         """May be in the next group, in the order of their coming. Only this class changes it."""
-        self._busy: dict[M, int] = {}  # in a group
-        self._again: dict[M, int] = {}  # in a group, and written since it began
-        self._left: dict[int, int] = {}  # how many of a period are in one of the three, by period
-        self._period = 0
-        self.settled = 0
-        """All logs that were added in earlier periods have been synced."""
+        self._busy: dict[M, _Waits[W]] = {}  # in a group
+        self._again: dict[M, _Waits[W]] = {}  # in a group, and written since it began
+        self.over: list[W] = []
+        """The callers whose wait is over. Whoever calls them takes them out."""
 
     def add(self, member: M) -> None:
         """``member`` was written."""
         waiting = self._again if member in self._busy else self.ready
         if member not in waiting:
-            waiting[member] = self._period
-            self._left[self._period] = self._left.get(self._period, 0) + 1
+            waiting[member] = None
 
     def remove(self, member: M) -> None:
         """``member`` needs no further sync. A group that it is in goes on."""
@@ -66,25 +79,34 @@ class SyncOrder(Generic[M]):
         if member in self._again:
             self.ready[member] = self._again.pop(member)
 
-    def barrier(self) -> int | None:
-        """The period of everything added so far, which is over when ``settled`` is greater. None:
-        all of it has been synced."""
-        if not self._left:
-            return None
-        self._period += 1
-        return self._period - 1
+    def wait(self, caller: W, members: Iterable[M] | None = None) -> bool:
+        """``caller`` is in ``over`` once everything is on disk that was written to the members so
+        far. None: to all of them. Returns False if it is on disk already."""
+        wait = _Wait(caller)
+        if members is None:
+            members = dict.fromkeys((*self._busy, *self.ready))
+        for member in members:
+            for covered in (self._again, self.ready, self._busy):
+                if member in covered:
+                    waits = covered[member]
+                    if waits is None:
+                        covered[member] = [wait]
+                    else:
+                        waits.append(wait)
+                    wait.left += 1
+        return wait.left > 0
 
     def clear(self) -> None:
         """No further group begins. Those that have begun go on."""
         for waiting in (self.ready, self._again):
-            for period in waiting.values():
-                self._settle(period)
+            for waits in waiting.values():
+                self._settle(waits)
             waiting.clear()
 
-    def _settle(self, period: int) -> None:
-        left = self._left[period] - 1
-        if left:
-            self._left[period] = left
+    def _settle(self, waits: _Waits[W]) -> None:
+        if waits is None:
             return
-        del self._left[period]
-        self.settled = next(iter(self._left), self._period)
+        for wait in waits:
+            wait.left -= 1
+            if not wait.left:
+                self.over.append(wait.caller)

@@ -24,7 +24,9 @@ from runtime.config.node import NodeConfig
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as wire
+from storage.directory import LogDirectory
 from storage.errors import StorageError
+from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -444,12 +446,14 @@ class PeerFetcher:
         ``rests``: leave those alone for a while that cannot be made durable.
         """
         session.is_busy = True
-        directories = {
-            following.replica.directory: None for following in written if not following.is_durable
-        }
-        session.unflushed = len(directories)
+        logs: dict[LogDirectory, list[PartitionLog]] = {}
+        for following in written:
+            if not following.is_durable:
+                replica = following.replica
+                logs.setdefault(replica.directory, []).append(replica.log)
+        session.unflushed = len(logs)
 
-        def flushed(error: StorageError | None) -> None:
+        def synced(error: StorageError | None) -> None:
             if error is not None:
                 logger.error("not durable, so not acknowledged: %s", error)
             session.unflushed -= 1
@@ -459,9 +463,9 @@ class PeerFetcher:
                 except Exception as failure:
                     session.fail(failure)  # nothing else would end the session, which is busy
 
-        for directory in directories:
-            directory.flush_then(flushed)
-        if not directories:
+        for directory, unsynced in logs.items():
+            directory.synced_then(unsynced, synced)
+        if not logs:
             self._persist_bounds(session, written, rests=rests)
 
     def _persist_bounds(

@@ -251,19 +251,44 @@ async def test_a_waiting_function_is_called_in_the_turn_of_the_result(
     def flushed(error: StorageError | None) -> None:
         told.append((error, log.durable_offset))
 
-    owner.commit.flush_then(flushed)
+    owner.commit.synced_then([log], flushed)
     assert told == [(None, 0)]  # everything is on disk already
     append(log, make_batch(3))
-    owner.commit.flush_then(flushed)
+    owner.commit.synced_then([log], flushed)
     await owner.commit.flush()
     assert told[1:] == [(None, 3)]
     disk.sync_error = errno.EIO
     append(log, make_batch())
-    owner.commit.flush_then(flushed)
+    owner.commit.synced_then([log], flushed)
     with pytest.raises(StorageError):
         await owner.commit.flush()
-    owner.commit.flush_then(flushed)
+    owner.commit.synced_then([log], flushed)
     assert [isinstance(error, StorageError) for error, _ in told[2:]] == [True, True]
+
+
+async def test_a_caller_waits_for_no_group_of_other_logs(disk: MemoryDisk, owner: Owner) -> None:
+    slow, quick = open_logs(disk, owner, 2)
+    await owner.commit.flush()
+    slow_gate = disk.gate = asyncio.Event()
+    groups = len(disk.synced)
+    append(slow, make_batch())
+    while len(disk.synced) == groups:
+        await asyncio.sleep(0)
+    disk.gate = None
+    told: list[str] = []
+    owner.commit.synced_then([slow], lambda _: told.append("slow"))
+    append(slow, make_batch())
+    owner.commit.synced_then([slow, quick], lambda _: told.append("slow again"))
+    append(quick, make_batch())
+    done = asyncio.Event()
+    owner.commit.synced_then([quick], lambda _: done.set())
+    owner.commit.synced_then([quick], lambda _: told.append("quick"))
+    await until(done)
+    assert told == ["quick"]
+    assert (slow.durable_offset, quick.durable_offset) == (0, 1)
+    slow_gate.set()
+    await owner.commit.flush()
+    assert told == ["quick", "slow", "slow again"]
 
 
 async def test_a_waiting_function_is_called_once_when_the_disk_fails_elsewhere(
@@ -273,7 +298,7 @@ async def test_a_waiting_function_is_called_once_when_the_disk_fails_elsewhere(
     await owner.commit.flush()
     append(log, make_batch())
     told: list[StorageError | None] = []
-    owner.commit.flush_then(told.append)
+    owner.commit.synced_then([log], told.append)
     owner.commit.fail(OSError(errno.EIO, "elsewhere"))
     await owner.commit.close()
     assert [isinstance(error, StorageError) for error in told] == [True]
@@ -297,7 +322,7 @@ def test_what_is_written_without_an_event_loop_is_synced_by_the_first_flush(
     told: list[StorageError | None] = []
 
     async def flush() -> None:
-        owner.commit.flush_then(told.append)
+        owner.commit.synced_then([log], told.append)
         assert told == []  # it is not on disk yet
         await owner.commit.flush()
 
@@ -317,13 +342,13 @@ async def test_who_raises_when_told_keeps_it_from_nobody(
 
     for _ in range(2):  # the next group comes, too
         append(log, make_batch())
-        owner.commit.flush_then(broken)
+        owner.commit.synced_then([log], broken)
         await asyncio.wait_for(owner.commit.flush(), 5)
     assert log.durable_offset == 2
     assert [each.getMessage() for each in caplog.records] == ["after a sync"] * 2
     append(log, make_batch())
     disk.sync_error = errno.EIO
-    owner.commit.flush_then(broken)
+    owner.commit.synced_then([log], broken)
     with pytest.raises(StorageError):
         await asyncio.wait_for(owner.commit.flush(), 5)
 

@@ -13,15 +13,16 @@ class Beside(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.order: SyncOrder[int] = SyncOrder()
+        self.order: SyncOrder[int, int] = SyncOrder()
         self.unsynced: dict[int, list[int]] = {}  # the writes of each log that no group covers
         self.groups: list[dict[int, list[int]]] = []  # the covered writes of each group's logs
-        self.waiting: dict[int, set[int]] = {}  # by period: the writes that it is to wait for
-        self.writes = 0
+        self.waiting: dict[int, set[int]] = {}  # by caller: the writes that it is to wait for
+        self.writes = self.callers = 0
 
-    def _open(self) -> set[int]:
-        covered = [writes for group in self.groups for writes in group.values()]
-        return {write for writes in [*self.unsynced.values(), *covered] for write in writes}
+    def _open(self, logs: set[int] | None = None) -> set[int]:
+        """The writes that are not on disk: to these logs, or to all."""
+        found = [*self.unsynced.items(), *(each for group in self.groups for each in group.items())]
+        return {write for log, writes in found if logs is None or log in logs for write in writes}
 
     @rule(log=LOGS)
     def write(self, log: int) -> None:
@@ -58,17 +59,21 @@ class Beside(RuleBasedStateMachine):
         self.order.clear()
         self.unsynced.clear()
 
-    @rule()
-    def wait(self) -> None:
-        period = self.order.barrier()
-        assert (period is None) == (not self._open())
-        if period is not None:
-            self.waiting[period] = self._open()
+    @rule(logs=st.none() | st.sets(LOGS))
+    def wait(self, logs: set[int] | None) -> None:
+        caller, self.callers = self.callers, self.callers + 1
+        waits = self.order.wait(caller, None if logs is None else sorted(logs))
+        assert waits == bool(self._open(logs))
+        if waits:
+            self.waiting[caller] = self._open(logs)
 
     @invariant()
     def whoever_waits_hears_at_the_right_moment(self) -> None:
-        for period, writes in self.waiting.items():
-            assert (self.order.settled > period) == (not writes & self._open())
+        over = {caller for caller, writes in self.waiting.items() if not writes & self._open()}
+        assert sorted(self.order.over) == sorted(over)
+        self.order.over.clear()
+        for caller in over:
+            del self.waiting[caller]
 
     @invariant()
     def a_free_log_is_ready(self) -> None:

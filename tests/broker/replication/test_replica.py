@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 
 import pytest
 
@@ -73,12 +72,12 @@ async def test_nothing_is_fetched_or_synced_for_a_corrupt_replica(
     await find_corrupt(node)
     cluster.change(leader=2)
     await until(lambda: replica.machine.leader == 2)
-    flushed: list[Callable[..., None]] = []
-    monkeypatch.setattr(node.directory, "flush_then", flushed.append)
+    synced: list[object] = []
+    monkeypatch.setattr(node.directory, "synced_then", lambda logs, then: synced.append(then))
     await cluster[2].produce(acks=1)
     cluster.change(leader=1)
     await until(lambda: replica.machine.leader == 1)
     await cluster[1].produce(acks=1, timeout_ms=2_000)
     await until(lambda: cluster.simulation.now > 5)
-    assert flushed == []
+    assert synced == []
     assert replica.state is ReplicaState.CORRUPT

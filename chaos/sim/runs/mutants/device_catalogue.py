@@ -6,13 +6,13 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant
 
 DEVICE = [
     Mutant(
-        "storage: call who waits for all writes at the end of any group",
+        "storage: call who waits for several logs when the first of them is on disk",
         (
             Edit(
-                "storage/group_commit.py",
-                "GroupCommit._tell_settled",
-                "self._waiting[0][0] < self._order.settled",
-                "",
+                "storage/sync_order.py",
+                "SyncOrder._settle",
+                "not wait.left",
+                "True",
             ),
         ),
         kinds=("slow_disk", "cut_power", "cut_all_power"),
