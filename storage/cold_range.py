@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+COLD_BYTES: Final = 1 << 20
+"""A read gets so many bytes at a time of what was not in memory, however many it asks for, or else
+one whole batch. So a backfill neither fills the device's queue before a sync nor makes long turns
+of the event loop."""
 
 
 class ColdRange(NamedTuple):

@@ -18,7 +18,7 @@ from stele.wire.batch import (
     read_header,
 )
 from stele.world import Buffer
-from storage.cold_range import ColdRange
+from storage.cold_range import COLD_BYTES, ColdRange
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.segment_indexes import FRAME, SegmentIndexes
@@ -490,8 +490,9 @@ class Segment:
                 position, f"offset {offset} should stand here, the file ends", offset
             )
         data = self.file.read(position, wanted)
+        piece = min(wanted, COLD_BYTES)
         if data is None or len(data) < FRAME.size:
-            return ColdRange(self.path, position, wanted)
+            return ColdRange(self.path, position, piece)
         base, length, magic, delta = FRAME.unpack_from(data)
         if magic != MAGIC or base + delta < offset:
             raise self.corrupt(position, f"offset {offset} does not stand here", offset)
@@ -503,7 +504,7 @@ class Segment:
                 raise self.corrupt(position, "the file ends inside a batch", offset)
             data = self.file.read(position, first_size)
             if data is None or len(data) < first_size:
-                return ColdRange(self.path, position, first_size)
+                return ColdRange(self.path, position, max(first_size, piece))
             return SegmentRead(data, base + delta + 1, position + first_size)
         return self._cut(data, position, limit_offset, max_bytes)
 

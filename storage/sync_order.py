@@ -1,4 +1,4 @@
-"""Which logs the next group of syncs covers, and when what was written to some logs is on disk: pure.
+"""Which logs the next group of syncs covers, and when the writes to some logs are on disk: pure.
 
 A log is in one group at a time, because its sync says how far it is on disk. If the log is written
 meanwhile, it waits until its group has ended. Every other log may be in a group beside that one.

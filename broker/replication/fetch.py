@@ -255,6 +255,8 @@ class FetchRequests:
         if not waiting.is_open:
             return
         self.withdraw(waiting)
+        if reading.cold is not None:
+            self._cold.warm_for_later(*reading.cold)
         if not waiting.is_follower and not waiting.admits(reading.read_bytes):
             return
         counters = self._replicas.counters

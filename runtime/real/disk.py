@@ -21,12 +21,14 @@ from runtime.real.named_files import NamedFiles
 from runtime.real.sync_process import (
     SYNCFS_FROM_FILES,
     HelperSyncError,
+    advise_random,
     replace_file,
     sync_file_system,
     sync_path,
 )
 from runtime.real.unsynced_files import UnsyncedFiles
 from stele.world import Buffer
+from storage.cold_range import COLD_BYTES
 from storage.errors import Failure
 from world.disk import ReadFailedError, SyncFailedError
 
@@ -37,6 +39,8 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND
 _SHORTAGE_S: Final = 0.1
 _READER_PAUSE_S: Final = 1.0
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_DOUBTS: Final = 16
+_PROBE_BYTES: Final = 1
 _WORK_COMMAND: Final = ("-P", "-m", "runtime.real.work_process")
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -48,6 +52,7 @@ class RealFile:
     """
 
     __slots__ = (
+        "_doubts",
         "_handles",
         "_names",
         "_nowait",
@@ -77,6 +82,10 @@ class RealFile:
         self.confirmed = 0
         names.opened(self)
         self._nowait = bool(_NOWAIT)  # whether this file system can report what is in memory
+        self._doubts = 0
+        """So many more reads look first whether the bytes are in memory, since some were not. The
+        kernel begins to read whatever is asked for and is not in memory, and up to
+        ``read_ahead_kb`` behind it. A sync would wait for that."""
         handles.hold(self)
 
     def _taken(self) -> int:
@@ -133,10 +142,14 @@ class RealFile:
             return self.read_now(position, size)
         self.was_used = True
         handle = self.handle if self.handle >= 0 else self._open_again()
-        buffer = bytearray(size)
         try:
+            if self._doubts:
+                size = self._without_doubt(handle, position, size)
+            buffer = bytearray(size)
             count = os.preadv(handle, [buffer], position, _NOWAIT)
         except BlockingIOError:
+            self._doubts = _DOUBTS
+            advise_random(handle)
             return None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
@@ -146,6 +159,22 @@ class RealFile:
         if count < size:
             del buffer[count:]
         return buffer
+
+    def _without_doubt(self, handle: int, position: int, size: int) -> int:
+        """How many of the bytes may be asked for: those that seem to be in memory. Raises
+        BlockingIOError if none are."""
+        self._doubts -= 1
+        size = min(size, max(self.size - position, _PROBE_BYTES))
+        probe = bytearray(_PROBE_BYTES)
+        first = min(size, COLD_BYTES)
+        os.preadv(handle, [probe], position + first - _PROBE_BYTES, _NOWAIT)
+        if size > first:
+            try:
+                os.preadv(handle, [probe], position + size - _PROBE_BYTES, _NOWAIT)
+            except BlockingIOError:
+                self._doubts = _DOUBTS
+                return first
+        return size
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
         handle = self._taken()

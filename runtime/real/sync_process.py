@@ -35,7 +35,9 @@ SYNCFS_FROM_LINUX = (5, 17)
 _TELLING_FILE_SYSTEMS = (0xEF53, 0x58465342)  # ext2, ext3 and ext4; XFS (linux/magic.h)
 _STATFS_BYTES = 256  # more than a struct statfs, which begins with the kind of file system
 _HANDLES_MAX = 1  # of a request
-_READ_BYTES = 1 << 20
+_READ_BYTES = 256 * 1024
+"""Of one read, and so of each worker in the device's queue. A sync waits for what is in there."""
+
 _FSYNC_FILE = getattr(os, "fdatasync", os.fsync)
 
 
@@ -127,6 +129,7 @@ class Worker:
         """Read a range, which leaves it in the page cache."""
         handle = os.open(path, os.O_RDONLY)
         try:
+            advise_random(handle)
             while size > 0:
                 try:
                     count = len(os.pread(handle, min(size, _READ_BYTES), position))
@@ -138,6 +141,13 @@ class Worker:
                 size -= count
         finally:
             os.close(handle)
+
+
+def advise_random(handle: int) -> None:
+    """Have the kernel read nothing beyond what is asked for: a sync that comes next would wait for
+    all of it. Linux reads up to ``read_ahead_kb`` of the device ahead, which may be many MiB."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
 
 
 def _is_on(device: int, path: str) -> bool:

@@ -21,7 +21,7 @@ from stele.wire.batch import (
     stamp,
 )
 from storage import opening
-from storage.cold_range import ColdRange
+from storage.cold_range import COLD_BYTES, ColdRange
 from storage.config import LogConfig
 from storage.errors import CorruptLogError, OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset
@@ -256,6 +256,26 @@ async def test_a_cold_read_says_what_to_warm(disk: MemoryDisk) -> None:
         rounds += 1
     assert next(batches(result.data))[1].base_offset == 5
     assert 1 <= rounds <= 3
+
+
+async def test_much_that_is_cold_is_read_in_pieces(disk: MemoryDisk) -> None:
+    """A batch that is larger than a piece is warmed as a whole."""
+    log = open_log(disk, LogConfig())
+    sizes = [COLD_BYTES // 2, COLD_BYTES // 4, COLD_BYTES // 2, COLD_BYTES * 3, 100]
+    for size in sizes:
+        append(log, make_batch(value=bytes(size)))
+    disk.cold = True
+    offset, pieces = 0, []
+    while offset < len(sizes):
+        result = log.read(offset, 100 * COLD_BYTES)
+        while result.cold is not None:
+            await log.warm(result.cold)
+            result = log.read(offset, 100 * COLD_BYTES)
+        pieces.append(result.next_offset - offset)
+        offset = result.next_offset
+    assert pieces == [2, 1, 1, 1]
+    large = {size for path, _, size in disk.warmed if size > COLD_BYTES}
+    assert large == {COLD_BYTES * 3 + 77}
 
 
 def test_a_start_reads_a_cold_log_and_waits_for_the_device(

@@ -299,11 +299,18 @@ class MemoryFile:
         return position
 
     def read(self, position: int, size: int) -> bytes | None:
-        if self.disk.cold and not any(
-            path == self.path and at <= position and position + size <= at + count
-            for path, at, count in self.disk.warmed
-        ):
-            return None
+        if self.disk.cold:
+            in_memory = max(
+                (
+                    at + count - position
+                    for path, at, count in self.disk.warmed
+                    if path == self.path and at <= position
+                ),
+                default=0,
+            )
+            if in_memory <= 0:
+                return None
+            size = min(size, in_memory)
         return self.read_now(position, size)
 
     def read_now(self, position: int, size: int) -> bytes:

@@ -17,6 +17,7 @@ from runtime.real.sync_process import SYNCFS_FROM_FILES
 from stele.ids import TopicPartition
 from stele.real import RealClock
 from storage.checkpoints import MetaProperties
+from storage.cold_range import COLD_BYTES
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError
@@ -173,6 +174,72 @@ async def test_a_cold_read_answers_none_until_warmed(disk: RealDisk, tmp_path: P
     data = file.read(position, 1000)
     assert data is not None
     assert len(data) == 1000
+    file.close()
+
+
+class _Cache:
+    """Stands in for ``os.preadv``: a kernel that begins to read whatever is asked for and is not in
+    memory. ``kicked`` has the sizes."""
+
+    def __init__(self, warm_bytes: int) -> None:
+        self.warm_bytes = warm_bytes  # from the beginning of the file
+        self.kicked: list[int] = []
+
+    def preadv(self, fd: int, buffers: list[bytearray], position: int, flags: int) -> int:
+        wanted = min(len(buffers[0]), max(os.fstat(fd).st_size - position, 0))
+        found = min(max(self.warm_bytes - position, 0), wanted)
+        if found < wanted:
+            self.kicked.append(wanted - found)
+        if wanted and not found:
+            raise BlockingIOError
+        return found
+
+
+def test_a_file_with_cold_bytes_has_the_kernel_read_little_ahead(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first read that finds cold bytes asks for all it wants."""
+    advised: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *advice: advised.append(advice[3]))
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([bytes(8 * COLD_BYTES)])
+    cache = _Cache(0)
+    monkeypatch.setattr(os, "preadv", cache.preadv)
+    assert file.read(0, 4 * COLD_BYTES) is None
+    assert cache.kicked == [4 * COLD_BYTES]
+    assert advised == [os.POSIX_FADV_RANDOM]
+    cache.kicked.clear()
+    for position in range(0, 8 * COLD_BYTES, COLD_BYTES):
+        assert file.read(position, 8 * COLD_BYTES) is None
+        cache.warm_bytes = position + COLD_BYTES  # as ``warm`` does
+        data = file.read(position, 8 * COLD_BYTES)
+        assert data is not None
+        assert len(data) == COLD_BYTES
+    assert max(cache.kicked) == 1
+    file.close()
+
+
+def test_a_file_that_stays_in_memory_is_read_with_one_call(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also some time after cold bytes were found."""
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([bytes(1000)])
+    cache = _Cache(0)
+    calls: list[int] = []
+
+    def preadv(fd: int, buffers: list[bytearray], position: int, flags: int) -> int:
+        calls.append(len(buffers[0]))
+        return cache.preadv(fd, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert file.read(0, 1000) is None
+    cache.warm_bytes = 1000
+    for _ in range(100):
+        assert file.read(0, 1000) == bytes(1000)
+    calls.clear()
+    assert file.read(0, 1000) == bytes(1000)
+    assert calls == [1000]
     file.close()
 
 
