@@ -16,7 +16,7 @@ from typing import Any, Final
 from runtime.real.file_handles import FileHandles
 from runtime.real.held_directories import DirectoryHandle, HeldDirectories
 from runtime.real.helper import HelperDiedError, HelperProcess
-from runtime.real.kernel_sync import KernelSync, UnsupportedError
+from runtime.real.kernel_sync import GROUP_FILES, KernelSync, UnsupportedError
 from runtime.real.named_files import NamedFiles
 from runtime.real.sync_process import (
     SYNCFS_FROM_FILES,
@@ -346,7 +346,14 @@ class RealDisk:
         held = self.held.of(paths)
         if held is None or not held.tells:
             return None
-        return held if held.is_owed or len(paths) >= SYNCFS_FROM_FILES else None
+        is_large = len(paths) >= SYNCFS_FROM_FILES and not self._fits_kernel(paths)
+        return held if held.is_owed or is_large else None
+
+    def _fits_kernel(self, paths: Sequence[str]) -> bool:
+        """Whether the kernel can sync these side by side, and does it faster than the whole."""
+        if self._kernel is None or not self._syncs_in_kernel:
+            return False
+        return len(paths) <= min(self._kernel.room, GROUP_FILES)
 
     async def replace_file(self, path: str, data: bytes) -> None:
         self.held.check((path,))

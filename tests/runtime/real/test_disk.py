@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from runtime.real.disk import RealDisk
+from runtime.real.kernel_sync import GROUP_FILES
 from runtime.real.sync_process import SYNCFS_FROM_FILES
 from stele.ids import TopicPartition
 from stele.real import RealClock
@@ -129,7 +130,7 @@ def test_a_lock_has_one_holder(disk: RealDisk, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_kernel", [True, False])
-@pytest.mark.parametrize("count", [1, SYNCFS_FROM_FILES + 2])
+@pytest.mark.parametrize("count", [1, SYNCFS_FROM_FILES + 2, GROUP_FILES + 2])
 async def test_sync(tmp_path: Path, count: int, in_kernel: bool) -> None:
     disk = RealDisk(syncs_in_kernel=in_kernel)
     paths = [f"{tmp_path}/{n}" for n in range(count)]
@@ -326,7 +327,7 @@ async def test_a_log_directory_on_real_files(disk: RealDisk, tmp_path: Path) -> 
     format_directory(disk, path, MetaProperties("c", 1, "d"))
     directory = LogDirectory.open(disk, path, RealClock(), config)
     directory.start()
-    logs = [directory.create("t", n, bytes(16)) for n in range(SYNCFS_FROM_FILES)]
+    logs = [directory.create("t", n, bytes(16)) for n in range(GROUP_FILES)]
     for number in range(50):
         for log in logs:
             append(log, make_batch(10, size=100, producer=(1, 0, number * 10)))

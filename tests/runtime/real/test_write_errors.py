@@ -15,7 +15,8 @@ from runtime.real import sync_process
 from runtime.real.disk import RealDisk
 from runtime.real.held_directories import HeldDirectories
 from runtime.real.helper import HelperProcess
-from runtime.real.sync_process import SYNCFS_FROM_FILES, Worker, tells_write_errors
+from runtime.real.kernel_sync import GROUP_FILES
+from runtime.real.sync_process import Worker, tells_write_errors
 from tests.support.timing import until
 from world.disk import SyncFailedError
 
@@ -69,7 +70,7 @@ class Scene:
             self._next_number += 1
             os.lseek(handle, self._next_number, os.SEEK_SET)
 
-    def paths(self, name: str, count: int = SYNCFS_FROM_FILES) -> list[str]:
+    def paths(self, name: str, count: int = GROUP_FILES + 1) -> list[str]:
         paths = [f"{self.root}/{name}/{number}.log" for number in range(count)]
         for path in paths:
             Path(path).touch()
@@ -116,6 +117,15 @@ async def test_every_directory_of_the_file_system_hears_of_an_error(scene: Scene
     assert scene.asked == ["sync_file_system"] * 4
     for release in releases:
         release()
+
+
+async def test_a_group_waits_only_for_its_files_unless_they_are_many(scene: Scene) -> None:
+    release = scene.hold("a")
+    await scene.disk.sync(scene.paths("a", GROUP_FILES))
+    assert scene.asked == []
+    await scene.disk.sync(scene.paths("a", GROUP_FILES + 1))
+    assert scene.asked == ["sync_file_system"]
+    release()
 
 
 async def test_a_file_system_that_hides_errors_is_not_synced_as_a_whole(scene: Scene) -> None:
