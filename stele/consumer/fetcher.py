@@ -326,7 +326,7 @@ class Fetcher:
             if not self._requests.take_hint(item, answer):
                 self._view.refresh_soon()
         else:
-            self._fail(position, ApiError(code, f"{position.partition}: the fetch was refused"))
+            self._fail(position, ApiError(code, _why_refused(position.partition, code)))
 
     def _take(self, item: Item, answer: FetchAnswer) -> None:
         position = item.position
@@ -490,3 +490,13 @@ class Fetcher:
             if position.looked_up_for == generation:
                 position.looked_up_for = -1  # if it still has none, it is looked up again
         self.wake()
+
+
+def _why_refused(partition: TopicPartition, code: ErrorCode) -> str:
+    """An answer of Fetch has no text."""
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return (
+            f"{partition}: no READ on the topic: allow it "
+            f"(stele acls add PRINCIPAL READ topic:{partition.topic})"
+        )
+    return f"{partition}: the fetch was refused"

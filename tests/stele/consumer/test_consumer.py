@@ -338,6 +338,17 @@ async def test_a_fetch_that_fails_is_repeated_after_its_pause(stage: Stage) -> N
 
 
 @on_stage
+async def test_a_fetch_without_a_permission_says_which_one_is_missing(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.position("t", 0)
+        partition.fetch_errors.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        with pytest.raises(ApiError, match=r"t-0: no READ on the topic: .*READ topic:t\)"):
+            await consumer.poll(timeout_ms=1_000)
+
+
+@on_stage
 async def test_who_waits_for_records_does_not_ask_for_the_metadata(stage: Stage) -> None:
     stage.cluster.create("t")
     async with stage.consumer() as consumer:
