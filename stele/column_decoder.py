@@ -1,15 +1,15 @@
 """Whole record batches as columns of Apache Arrow. It needs the extra ``arrow`` and NumPy.
 
-Only the beginnings of records are found one after the other, because each length says where the
-next record begins. Everything else is done for all records of a batch at once. No record becomes a
-Python object.
+No record becomes a Python object. The compiled module makes the columns where it is there. The
+reference finds only the beginnings of records one after the other, because each length says where
+the next record begins, and does everything else for all records of a batch at once.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from stele.columns import SCHEMA
 from stele.consumer.positions import RawBatch
 from stele.errors import UnreadableBatchError
+from stele.wire import native
 from stele.wire.batch import HEADER_SIZE, BatchError, check_crc
 from stele.wire.batch_errors import CorruptBatchError
 from stele.wire.compression import CompressionError, decompress
@@ -47,15 +48,15 @@ def columns_of(
             body = _Opened(batch)
         except BatchError as error:
             if opened:
-                yield _rows(opened, end_offset, include_headers)
+                yield from _rows(opened, end_offset, include_headers)
             raise _unreadable(batch, error) from error
         if opened and size_bytes + len(body.data) > max_bytes:
-            yield _rows(opened, end_offset, include_headers)
+            yield from _rows(opened, end_offset, include_headers)
             opened, size_bytes = [], 0
         opened.append(body)
         size_bytes += len(body.data)
     if opened:
-        yield _rows(opened, end_offset, include_headers)
+        yield from _rows(opened, end_offset, include_headers)
 
 
 def _unreadable(batch: RawBatch, cause: BatchError) -> UnreadableBatchError:
@@ -76,21 +77,23 @@ class _Opened:
             self.data = decompress(header.compression, body)
         except CompressionError as error:
             raise CorruptBatchError(error.message) from error
-        try:
-            self.starts, self.ends = record_bounds(self.data, header.record_count)
-        except IndexError:
-            raise CorruptBatchError("the batch ends inside a record") from None
 
 
-def _rows(opened: list[_Opened], end_offset: int | None, include_headers: bool) -> pa.RecordBatch:
+def _rows(
+    opened: list[_Opened], end_offset: int | None, include_headers: bool
+) -> Iterator[pa.RecordBatch]:
+    """Raises UnreadableBatchError at the first batch that cannot be read, after the rows before
+    it."""
     try:
-        return _decoded(opened, end_offset, include_headers)
+        rows = [_decoded(opened, end_offset, include_headers)]
     except BatchError as error:
         if len(opened) == 1:
             raise _unreadable(opened[0].batch, error) from error
-    for each in opened:  # one of them raises, and is named
-        _rows([each], end_offset, include_headers)
-    raise AssertionError("batches can be read one by one, but not together")
+        rows = []
+    yield from rows
+    if not rows:
+        for each in opened:
+            yield from _rows([each], end_offset, include_headers)
 
 
 def _decoded(
@@ -102,11 +105,7 @@ def _decoded(
     def per_record(values: list[int]) -> Array:
         return np.repeat(np.array(values, np.int64), counts)
 
-    try:
-        columns = _Columns(opened)
-        record_headers = columns.headers() if include_headers else None
-    except IndexError:
-        raise CorruptBatchError("the batch ends inside a record") from None
+    columns = _columns(opened, include_headers)
     base_offsets = per_record([header.base_offset for header in headers])
     offsets = base_offsets + columns.deltas
     last_deltas = per_record([header.last_offset_delta for header in headers])
@@ -120,34 +119,105 @@ def _decoded(
     times_us = np.where(is_appended, appended_ms, created_ms) * 1000
     partition = opened[0].batch.partition
     arrays = [
-        columns.slices(columns.key_starts, columns.key_sizes),
-        columns.slices(columns.value_starts, columns.value_sizes),
+        columns.keys,
+        columns.values,
         pa.repeat(pa.scalar(partition.topic, pa.string()), len(offsets)),
         pa.repeat(pa.scalar(partition.partition, pa.int32()), len(offsets)),
         pa.array(offsets),
         pa.array(times_us).cast(SCHEMA.field("timestamp").type),
         pa.array(is_appended.astype(np.int32)),
     ]
-    if record_headers is not None:
-        arrays.append(record_headers)
+    if columns.headers is not None:
+        arrays.append(columns.headers)
     rows = pa.record_batch(arrays, schema=SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS)
     low = int(np.searchsorted(offsets, opened[0].batch.first_offset))
     high = len(offsets) if end_offset is None else int(np.searchsorted(offsets, end_offset))
     return rows.slice(low, max(high - low, 0))
 
 
-class _Columns:
-    """Where the fields of each record of some batches are in ``_data``, the bodies of all of them
-    together. Raises CorruptBatchError, IndexError."""
+class _Columns(NamedTuple):
+    """What the records of some batches hold. Times and offsets are relative to their batch."""
+
+    times: Array
+    deltas: Array
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array | None
+
+
+def _columns(opened: list[_Opened], include_headers: bool) -> _Columns:
+    """Raises CorruptBatchError."""
+    if native.NATIVE is not None:
+        found = native.NATIVE.decode_columns(
+            [each.data for each in opened],
+            [each.batch.header.record_count for each in opened],
+            include_headers,
+        )
+        if found is not None:
+            return _of_buffers(*found)
+    try:
+        places = _Places(opened)
+        return _Columns(
+            places.times,
+            places.deltas,
+            places.slices(places.key_starts, places.key_sizes),
+            places.slices(places.value_starts, places.value_sizes),
+            places.headers() if include_headers else None,
+        )
+    except IndexError:
+        raise CorruptBatchError("the batch ends inside a record") from None
+
+
+def _of_buffers(
+    times: bytes,
+    deltas: bytes,
+    keys: native.Binary,
+    values: native.Binary,
+    headers: native.Headers | None,
+) -> _Columns:
+    def binary(kind: pa.DataType, column: native.Binary) -> pa.Array:
+        nulls, validity, offsets, data = column
+        count = len(offsets) // 4 - 1
+        buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(kind, count, [*buffers, pa.py_buffer(data)], nulls)
+
+    return _Columns(
+        np.frombuffer(times, np.int64),
+        np.frombuffer(deltas, np.int64),
+        binary(pa.binary(), keys),
+        binary(pa.binary(), values),
+        None if headers is None else _lists(binary, *headers),
+    )
+
+
+def _lists(
+    binary: Callable[[pa.DataType, native.Binary], pa.Array],
+    nulls: int,
+    validity: bytes,
+    offsets: bytes,
+    names: native.Binary,
+    values: native.Binary,
+) -> pa.Array:
+    kind = SCHEMA.field("headers").type
+    pairs = [binary(pa.string(), names), binary(pa.binary(), values)]
+    children = [pa.StructArray.from_arrays(pairs, fields=list(kind.value_type))]
+    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets)]
+    count = len(offsets) // 4 - 1
+    return pa.Array.from_buffers(kind, count, buffers, nulls, children=children)
+
+
+class _Places:
+    """The reference, with NumPy: where the fields of each record of some batches are in ``_data``,
+    the bodies of all of them together. Raises CorruptBatchError, IndexError."""
 
     def __init__(self, opened: list[_Opened]) -> None:
         data = opened[0].data if len(opened) == 1 else b"".join(each.data for each in opened)
         self._data = data
         self._bytes = np.frombuffer(data, np.uint8)
         bases = [0, *itertools.accumulate(len(each.data) for each in opened)]
-        pairs = list(zip(opened, bases, strict=False))
-        starts = np.concatenate([each.starts + base for each, base in pairs])
-        ends = np.concatenate([each.ends + base for each, base in pairs])
+        bounds = [record_bounds(each.data, each.batch.header.record_count) for each in opened]
+        starts = np.concatenate([at + base for (at, _), base in zip(bounds, bases, strict=False)])
+        ends = np.concatenate([at + base for (_, at), base in zip(bounds, bases, strict=False)])
         self._ends = ends
         self.times, at = self._varints(starts + 1)  # after the attributes; none is defined
         self.deltas, at = self._varints(at)

@@ -6,14 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod columns;
 mod decode;
 mod varint;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 
 /// Changes with the functions, so that a module that was built before is told from the right one.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// Inputs from here on are worked on without the lock of the interpreter.
 const LARGE_BYTES: usize = 64 * 1024;
@@ -69,9 +70,59 @@ fn decode_records<'py>(
     decode::Maker::of(record)?.records(data, count, &base)
 }
 
+type Buffers<'py> = Bound<'py, PyTuple>;
+
+/// See `stele.column_decoder`: (times, offsets, keys, values, headers). Keys and values are
+/// (nulls, validity, offsets, data). Headers are None, or (nulls, validity, offsets, names, values).
+#[pyfunction]
+fn decode_columns<'py>(
+    py: Python<'py>,
+    bodies: Vec<Bound<'py, PyBytes>>,
+    counts: Vec<usize>,
+    with_headers: bool,
+) -> PyResult<Option<Buffers<'py>>> {
+    let pairs: Vec<(&[u8], usize)> = bodies
+        .iter()
+        .map(|body| body.as_bytes())
+        .zip(counts)
+        .collect();
+    let Some(columns) = py.detach(|| columns::Columns::of(&pairs, with_headers)) else {
+        return Ok(None);
+    };
+    let bytes = |buffer: &[u8]| PyBytes::new(py, buffer);
+    let binary = |column: &columns::Binary| {
+        let validity = &column.validity;
+        (
+            validity.nulls,
+            bytes(&validity.bits),
+            bytes(&column.offsets),
+            bytes(&column.data),
+        )
+    };
+    let headers = columns.headers.as_ref().map(|headers| {
+        let validity = &headers.validity;
+        (
+            validity.nulls,
+            bytes(&validity.bits),
+            bytes(&headers.offsets),
+            binary(&headers.names),
+            binary(&headers.values),
+        )
+    });
+    let found = (
+        bytes(&columns.times),
+        bytes(&columns.deltas),
+        binary(&columns.keys),
+        binary(&columns.values),
+        headers,
+    );
+    found.into_pyobject(py).map(Some)
+}
+
 #[pymodule]
 fn stele_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("REVISION", REVISION)?;
     module.add_function(wrap_pyfunction!(whole_records, module)?)?;
-    module.add_function(wrap_pyfunction!(decode_records, module)?)
+    module.add_function(wrap_pyfunction!(decode_records, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_columns, module)?)
 }

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from stele.errors import ConfigError
 
-REVISION: Final = 1
+REVISION: Final = 2
 """As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
 
 VARIABLE: Final = "STELE_NATIVE"
 
 T = TypeVar("T", bound=tuple[Any, ...])
+
+Binary = tuple[int, bytes, bytes, bytes]
+"""A column: the number of nulls, and Arrow's buffers of validity, offsets and data."""
+
+Headers = tuple[int, bytes, bytes, Binary, Binary]
+"""Lists of headers: the number of nulls, Arrow's buffers of validity and offsets, the names and the
+values of all headers."""
+
+Columns = tuple[bytes, bytes, Binary, Binary, Headers | None]
+"""Times and offsets relative to their batch (each with 64 bits), keys, values, and headers where
+they are asked for."""
 
 
 class Native(Protocol):
@@ -47,6 +59,13 @@ class Native(Protocol):
         record: type[T],
     ) -> list[T] | None:
         """As ``record.decode_records``. None: the records are unsound, and Python says why."""
+        ...
+
+    def decode_columns(
+        self, bodies: Sequence[bytes], counts: Sequence[int], with_headers: bool
+    ) -> Columns | None:
+        """The records of some batches, of whose bodies and counts of records these are. None as
+        for ``decode_records``."""
         ...
 
 

@@ -25,6 +25,8 @@ from stele.wire.batch import (
 )
 from stele.wire.compression import Compression
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 NAME = TopicPartition("orders", 3)
 MILLIS = st.integers(0, 2**42)
 BYTES = st.none() | st.binary(max_size=40) | st.integers(0, 20_000).map(lambda n: b"x" * n)
@@ -100,13 +102,12 @@ def test_the_unreadable_batch_is_named_after_the_rows_before_it() -> None:
     bad[HEADER_SIZE + 2] ^= 0x7F  # a time: the record is read, but does not end where it says
     bad[HEADER_SIZE + 4] = 0x7E  # an impossible length of the key
     bad[17:21] = compute_crc(bad, 0, len(bad)).to_bytes(4, "big")
-    with pytest.raises(UnreadableBatchError, match="the batch at offset 2"):
-        list(columns_of([raw(good), raw(bad)]))
-    bad[-1] ^= 1  # now the CRC is wrong, which shows before anything is decoded
-    decoded = columns_of([raw(good), raw(bad)])
-    assert next(decoded).num_rows == 1
-    with pytest.raises(UnreadableBatchError, match="the batch at offset 2"):
-        next(decoded)
+    for _ in range(2):
+        decoded = columns_of([raw(good), raw(bad)])
+        assert next(decoded).num_rows == 1
+        with pytest.raises(UnreadableBatchError, match="the batch at offset 2"):
+            next(decoded)
+        bad[-1] ^= 1  # now the CRC is wrong, which shows before anything is decoded
 
 
 @given(records(), st.data())

@@ -3,17 +3,29 @@ for hostile bytes, and a choice between the two."""
 
 from __future__ import annotations
 
+import struct
 import sys
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stele.errors import ConfigError
+from stele.column_decoder import columns_of
+from stele.consumer.positions import RawBatch
+from stele.errors import ConfigError, UnreadableBatchError
+from stele.ids import TopicPartition
 from stele.wire import native
-from stele.wire.batch import HEADER_SIZE, BatchBuilder
+from stele.wire.batch import (
+    HEADER_SIZE,
+    PREFIX_SIZE,
+    BatchBuilder,
+    encode,
+    read_header,
+    seal,
+)
 from stele.wire.batch_errors import CorruptBatchError
 from stele.wire.record import Record, decode_records
 from stele.wire.record_check import ANY_TIME, TimeDeltas, whole_records
@@ -56,6 +68,16 @@ def bodies(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+def raw_batch(data: bytes, count: int) -> RawBatch:
+    """A batch that claims so many records. Its CRC is right."""
+    batch = encode([Record(0, 2**40, None, b"", ())])[:HEADER_SIZE] + data
+    struct.pack_into(">i", batch, 8, len(batch) - PREFIX_SIZE)
+    struct.pack_into(">i", batch, HEADER_SIZE - 4, count)
+    struct.pack_into(">i", batch, 23, 2**20)  # the last offset, which records may not surpass
+    seal(batch, 0, len(batch))
+    return RawBatch(TopicPartition("t", 0), bytes(batch), 0, read_header(batch), 0)
+
+
 def by_both(work: Any) -> tuple[Any, Any]:
     """What Python makes of it, and what the module does."""
     results = []
@@ -64,7 +86,7 @@ def by_both(work: Any) -> tuple[Any, Any]:
             patched.setattr(native, "NATIVE", module)
             try:
                 results.append(work())
-            except CorruptBatchError as error:
+            except (CorruptBatchError, UnreadableBatchError) as error:
                 results.append(str(error))
     return results[0], results[1]
 
@@ -83,6 +105,22 @@ def test_records_are_decoded_as_in_python(data: bytes, count: int, append_ms: in
     assert compiled == reference
     if isinstance(compiled, list):
         assert [type(each) for each in compiled] == [Record] * len(reference)
+
+
+@needs_module
+@given(st.lists(st.tuples(bodies(), st.integers(0, 8)), min_size=1, max_size=3), st.booleans())
+@example([(b"", 0)], True)
+def test_columns_are_decoded_as_in_python(drawn: list[tuple[bytes, int]], headers: bool) -> None:
+    batches = [raw_batch(data, count) for data, count in drawn]
+
+    def decoded() -> list[pa.RecordBatch]:
+        return list(columns_of(batches, include_headers=headers))
+
+    reference, compiled = by_both(decoded)
+    assert compiled == reference
+    if isinstance(compiled, list):
+        for each in compiled:
+            each.validate(full=True)
 
 
 @needs_module
@@ -142,7 +180,10 @@ def test_the_module_is_used_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("revision", "reason"),
-    [(None, "stele_native"), (native.REVISION - 1, "has revision 0, and 1 is needed")],
+    [
+        (None, "stele_native"),
+        (native.REVISION - 1, f"has revision {native.REVISION - 1}, and {native.REVISION} is"),
+    ],
 )
 def test_without_the_right_module_python_does_the_work(
     monkeypatch: pytest.MonkeyPatch, revision: int | None, reason: str

@@ -1,0 +1,159 @@
+//! Records as columns in the layout of Apache Arrow: https://arrow.apache.org/docs/format/Columnar.html.
+
+use crate::varint::{from_zigzag, Cursor};
+
+/// Null where a bit is 0. The first value is the lowest bit of the first byte.
+#[derive(Default)]
+pub struct Validity {
+    pub bits: Vec<u8>,
+    pub nulls: usize,
+    values: usize,
+}
+
+impl Validity {
+    fn push(&mut self, is_valid: bool) {
+        if self.values % 8 == 0 {
+            self.bits.push(0);
+        }
+        if is_valid {
+            self.bits[self.values / 8] |= 1 << (self.values % 8);
+        } else {
+            self.nulls += 1;
+        }
+        self.values += 1;
+    }
+}
+
+/// Values of any length, one behind the other.
+pub struct Binary {
+    pub validity: Validity,
+    pub offsets: Vec<u8>, // numbers of 32 bits: one more than there are values
+    pub data: Vec<u8>,
+}
+
+impl Binary {
+    fn with_room(values: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(4 * (values + 1));
+        offsets.extend(0i32.to_ne_bytes());
+        Self {
+            validity: Validity::default(),
+            offsets,
+            data: Vec::with_capacity(bytes),
+        }
+    }
+
+    /// None: more bytes than 32 bits can count.
+    fn push(&mut self, value: Option<&[u8]>) -> Option<()> {
+        self.validity.push(value.is_some());
+        self.data.extend_from_slice(value.unwrap_or_default());
+        let end = i32::try_from(self.data.len()).ok()?;
+        self.offsets.extend(end.to_ne_bytes());
+        Some(())
+    }
+}
+
+/// The headers of each record as a list of pairs. A record without headers has null.
+pub struct Headers {
+    pub validity: Validity,
+    pub offsets: Vec<u8>, // of each record's first header among all, numbers of 32 bits
+    pub names: Binary,
+    pub values: Binary,
+    count: i32,
+}
+
+impl Headers {
+    fn new() -> Self {
+        Self {
+            validity: Validity::default(),
+            offsets: 0i32.to_ne_bytes().to_vec(),
+            names: Binary::with_room(0, 0),
+            values: Binary::with_room(0, 0),
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, cursor: &mut Cursor, count: u64) -> Option<()> {
+        for _ in 0..count {
+            let length = cursor.varint64()?;
+            let name = cursor.field(length)??; // it may not be null
+            std::str::from_utf8(name).ok()?;
+            self.names.push(Some(name))?;
+            let length = cursor.varint64()?;
+            self.values.push(cursor.field(length)?)?;
+        }
+        self.validity.push(count > 0);
+        self.count = self.count.checked_add(i32::try_from(count).ok()?)?;
+        self.offsets.extend(self.count.to_ne_bytes());
+        Some(())
+    }
+}
+
+/// What the records of some batches hold. Times and offsets are relative to those of the batch.
+pub struct Columns {
+    pub times: Vec<u8>,  // numbers of 64 bits
+    pub deltas: Vec<u8>, // numbers of 64 bits
+    pub keys: Binary,
+    pub values: Binary,
+    pub headers: Option<Headers>,
+}
+
+impl Columns {
+    /// None: a body is not sound, and the reference says why.
+    pub fn of(bodies: &[(&[u8], usize)], with_headers: bool) -> Option<Self> {
+        // A record has no fewer than 7 bytes, whatever a batch claims.
+        let bytes: usize = bodies.iter().map(|(data, _)| data.len()).sum();
+        let records: usize = bodies
+            .iter()
+            .map(|(data, count)| *count.min(&(data.len() / 7)))
+            .sum();
+        let mut columns = Self {
+            times: Vec::with_capacity(8 * records),
+            deltas: Vec::with_capacity(8 * records),
+            keys: Binary::with_room(records, 0),
+            values: Binary::with_room(records, bytes),
+            headers: with_headers.then(Headers::new),
+        };
+        for (data, count) in bodies {
+            let mut cursor = Cursor { data, position: 0 };
+            for _ in 0..*count {
+                columns.push(&mut cursor)?;
+            }
+            if cursor.position != data.len() {
+                return None;
+            }
+        }
+        Some(columns)
+    }
+
+    fn push(&mut self, cursor: &mut Cursor) -> Option<()> {
+        let size = cursor.varint32()?;
+        let end = cursor.position.checked_add((size >> 1) as usize)?;
+        if size & 1 == 1 || end > cursor.data.len() {
+            return None;
+        }
+        cursor.byte()?; // attributes: none are defined
+        self.times
+            .extend(from_zigzag(cursor.varint64()?).to_ne_bytes());
+        self.deltas
+            .extend(from_zigzag(cursor.varint64()?).to_ne_bytes());
+        let length = cursor.varint64()?;
+        self.keys.push(cursor.field(length)?)?;
+        let length = cursor.varint64()?;
+        self.values.push(cursor.field(length)?)?;
+        self.push_headers(cursor, end)?;
+        (cursor.position == end).then_some(())
+    }
+
+    fn push_headers(&mut self, cursor: &mut Cursor, end: usize) -> Option<()> {
+        let count = cursor.varint64()?;
+        if count & 1 == 1 || cursor.position > end {
+            return None;
+        }
+        match &mut self.headers {
+            Some(headers) => headers.push(cursor, count >> 1)?,
+            None if count > 0 => cursor.position = end, // nobody looks at them
+            None => {}
+        }
+        Some(())
+    }
+}
