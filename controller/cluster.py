@@ -15,6 +15,7 @@ from metadata.brokers import BrokerRegistration, Endpoint, state_record
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
 from metadata.features import metadata_version, require, unsupported
+from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
 from stele.addresses import address_text
 from stele.errors import ApiError, ErrorCode
@@ -74,13 +75,8 @@ def register(
         # The same process registers again: it missed the answer, or it found broken replicas.
         _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
         return decision.result(existing.broker_epoch)
-    if existing is not None and request.incarnation_id in existing.earlier_incarnations:
-        raise ApiError(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"a later process has been registered as broker {request.broker_id}, so this request "
-            "of an earlier process comes too late: if the earlier process is to stay, stop the "
-            "later one and start the earlier one again",
-        )
+    if request.incarnation_id in context.image.brokers.earlier_incarnations(request.broker_id):
+        raise _comes_too_late(request.broker_id, unregistered=existing is None)
     if existing is not None and not existing.fenced and session_alive:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -102,7 +98,7 @@ def register(
                 features=request.features,
                 inter_broker_listener=request.inter_broker_listener,
                 directories_marked=request.directories_marked,
-                earlier_incarnations=_earlier(existing, request),
+                earlier_incarnations=_earlier(context.image, request),
             )
         )
     )
@@ -121,7 +117,24 @@ def register(
     return decision.result(broker_epoch)
 
 
-def _earlier(existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> list[bytes]:
+def _comes_too_late(broker_id: int, *, unregistered: bool) -> ApiError:
+    """The refusal of an earlier process. An unregistered one stops at it instead of asking again:
+    nothing but a new start can bring it back."""
+    if unregistered:
+        return ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"broker {broker_id} was unregistered after this process had registered, so this "
+            "process cannot join again: start the broker anew if it is to come back",
+        )
+    return ApiError(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        f"a later process has been registered as broker {broker_id}, so this request "
+        "of an earlier process comes too late: if the earlier process is to stay, stop the "
+        "later one and start the earlier one again",
+    )
+
+
+def _earlier(image: MetadataImage, request: RegisterBrokerRequest) -> list[bytes]:
     """The processes before the one that registers, the latest last: those that the metadata know,
     and those that its log directories know, which may never have been registered.
 
@@ -129,7 +142,9 @@ def _earlier(existing: BrokerRegistration | None, request: RegisterBrokerRequest
     counted, the later process would seem to come with a disk from before this registration, and
     would lose its place in every ISR.
     """
-    known = () if existing is None else (*existing.earlier_incarnations, existing.incarnation_id)
+    known = image.brokers.earlier_incarnations(request.broker_id)
+    if (existing := image.broker(request.broker_id)) is not None:
+        known += (existing.incarnation_id,)
     told = (each for history in request.directory_histories for each in history.incarnation_ids)
     earlier = dict.fromkeys((*known, *told))
     earlier.pop(request.incarnation_id, None)
@@ -282,8 +297,9 @@ def fence(context: Context, broker_id: int, broker_epoch: int) -> ControllerResu
 def unregister(
     context: Context, request: UnregisterBrokerRequest
 ) -> ControllerResult[UnregisterBrokerResponse]:
-    """Forget a broker that is gone for good. Assignments keep naming it until they are changed.
+    """Remove a broker that is gone for good. Assignments keep naming it until they are changed.
 
+    Its processes cannot register again: a request of one of them may still be under way.
     A broker that registers under this id later may have other disks. So this one leaves every ISR
     and ELR as if it had lost its records. This is stricter than Kafka in two points: the broker
     must be fenced, and no partition may lose its last complete replica.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
+
+from immutables import Map
 
 from metadata.directories import LOST, is_reserved
 from metadata.feature_levels import FeatureRange
@@ -15,6 +17,10 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 PLAINTEXT: Final = "PLAINTEXT"
 GRPC: Final = "GRPC"
+
+
+UNREGISTERED_MAX: Final = 64
+"""The image remembers the processes of so many unregistered brokers."""
 
 
 class Plane(enum.Enum):
@@ -119,10 +125,51 @@ class BrokerRegistration:
         return None
 
 
-class Brokers(MapPart[int, BrokerRegistration]):
-    """Registrations, by broker id."""
+@dataclass(frozen=True, slots=True)
+class UnregisteredBroker:
+    """A broker that an administrator has unregistered and that has not registered again."""
 
-    __slots__ = ()
+    broker_id: int
+    broker_epoch: int  # of its last registration
+    incarnation_ids: tuple[bytes, ...]  # its processes, as far as they are known; the latest last
+
+
+class Brokers(MapPart[int, BrokerRegistration]):
+    """Registrations, by broker id.
+
+    ``unregistered`` has the brokers that are gone, by id. A registration of one of their processes
+    may still be under way, and must not bring the broker back.
+    """
+
+    __slots__ = ("unregistered",)
+
+    def __init__(
+        self,
+        entries: Mapping[int, BrokerRegistration] | None = None,
+        unregistered: Map[int, UnregisteredBroker] | None = None,
+    ) -> None:
+        super().__init__(entries)
+        self.unregistered: Map[int, UnregisteredBroker] = (
+            Map() if unregistered is None else unregistered
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Brokers)
+            and self.map == other.map
+            and self.unregistered == other.unregistered
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.map, self.unregistered))
+
+    def earlier_incarnations(self, broker_id: int) -> tuple[bytes, ...]:
+        """The processes of this broker that must not register any more, the latest last."""
+        registration = self.map.get(broker_id)
+        if registration is not None:
+            return registration.earlier_incarnations
+        gone = self.unregistered.get(broker_id)
+        return () if gone is None else gone.incarnation_ids
 
     def sorted(self) -> list[BrokerRegistration]:
         """By id."""
@@ -134,6 +181,8 @@ class Brokers(MapPart[int, BrokerRegistration]):
     def records(self) -> Iterator[pb.MetadataRecord]:
         for registration in self.sorted():
             yield from _records_of(registration)
+        for broker_id in sorted(self.unregistered):
+            yield from _records_of_unregistered(self.unregistered[broker_id])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +196,10 @@ class BrokerDelta:
 
 class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
     """Brokers that registered, went, or changed their state. Each method raises MetadataError."""
+
+    def __init__(self, before: Brokers) -> None:
+        super().__init__(before)
+        self._unregistered = before.unregistered
 
     def register(self, record: pb.RegisterBrokerRecord) -> None:
         registration = BrokerRegistration(
@@ -166,10 +219,21 @@ class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
             earlier_incarnations=tuple(record.earlier_incarnations),
         )
         self.set(record.broker_id, registration)
+        if record.broker_id in self._unregistered:
+            self._unregistered = self._unregistered.delete(record.broker_id)
 
     def unregister(self, record: pb.UnregisterBrokerRecord) -> None:
-        self._of(record.broker_id, record.broker_epoch)
+        gone = self._of(record.broker_id, record.broker_epoch)
         self.delete(record.broker_id)
+        remembered = UnregisteredBroker(
+            gone.broker_id,
+            gone.broker_epoch,
+            (*gone.earlier_incarnations, gone.incarnation_id),
+        )
+        self._unregistered = self._unregistered.set(record.broker_id, remembered)
+        if len(self._unregistered) > UNREGISTERED_MAX:
+            oldest = min(self._unregistered.values(), key=lambda each: each.broker_epoch)
+            self._unregistered = self._unregistered.delete(oldest.broker_id)
 
     def change_state(self, record: pb.BrokerStateRecord) -> None:
         changed = replace(
@@ -192,6 +256,16 @@ class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
         if registration is None or registration.broker_epoch != broker_epoch:
             raise MetadataError(f"no broker {broker_id} of epoch {broker_epoch} is registered")
         return registration
+
+    def skip_to(self, after: Brokers) -> None:
+        super().skip_to(after)
+        self._unregistered = after.unregistered
+
+    def apply(self) -> Brokers:
+        found = self._result
+        if found.map is not self.map or found.unregistered is not self._unregistered:
+            self._result = Brokers(self.map, self._unregistered)
+        return self._result
 
     @property
     def changed(self) -> list[BrokerDelta]:
@@ -228,6 +302,21 @@ def _records_of(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]
     )
     yield pb.MetadataRecord(register_broker=register)
     yield state_record(registration)
+
+
+def _records_of_unregistered(gone: UnregisteredBroker) -> Iterator[pb.MetadataRecord]:
+    """The last registration and its end. A node that does not remember such brokers ends with the
+    same registrations."""
+    *earlier, latest = gone.incarnation_ids
+    register = pb.RegisterBrokerRecord(
+        broker_id=gone.broker_id,
+        incarnation_id=latest,
+        broker_epoch=gone.broker_epoch,
+        earlier_incarnations=earlier,
+    )
+    unregister = pb.UnregisterBrokerRecord(broker_id=gone.broker_id, broker_epoch=gone.broker_epoch)
+    yield pb.MetadataRecord(register_broker=register)
+    yield pb.MetadataRecord(unregister_broker=unregister)
 
 
 def state_record(registration: BrokerRegistration) -> pb.MetadataRecord:

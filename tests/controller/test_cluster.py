@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -70,6 +71,25 @@ class TestRegistration:
         assert "too late" in error.message
         assert (machine.image.brokers[1], machine.partition("t")) == before
         machine.register(1, 4, directory_histories=found[1:], **directory)
+
+    def test_a_process_that_was_unregistered_never_joins_again(self, machine: Machine) -> None:
+        machine.register(1, 1)
+        machine.fence(1)
+        machine.unregister(1)
+        for late in (0, 1):
+            error = refusal(functools.partial(machine.register, 1, late))
+            assert error.code is ErrorCode.INVALID_REGISTRATION
+            assert "was unregistered" in error.message
+        assert machine.image.broker(1) is None
+        machine.register(1, 2)
+        assert machine.image.brokers[1].earlier_incarnations == (incarnation(1), incarnation(1, 1))
+        error = refusal(lambda: machine.register(1, 1))
+        assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        machine.fence(1)
+        machine.unregister(1)
+        for late in range(3):
+            refusal(functools.partial(machine.register, 1, late))
+        machine.register(1, 3)
 
     def test_so_many_earlier_processes_are_remembered(self, machine: Machine) -> None:
         count = cluster.EARLIER_MAX + 3

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata.brokers import Plane
+from metadata.brokers import UNREGISTERED_MAX, Plane
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta, replay_values
 from metadata.image import EMPTY, MetadataImage
@@ -106,6 +106,19 @@ class TestBrokers:
             broker(1, 0), record(unregister_broker=pb.UnregisterBrokerRecord(broker_id=1))
         )
         assert image.sorted_brokers() == []
+        assert image.brokers.earlier_incarnations(1) == (b"i",)
+        assert not image_of(broker(1, 2), on=image).brokers.unregistered
+
+    def test_the_processes_of_the_last_unregistered_brokers_are_remembered(self) -> None:
+        image = EMPTY
+        for broker_id in (5, *range(UNREGISTERED_MAX)):
+            epoch = image.offset + 1
+            gone = pb.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch)
+            image = image_of(broker(broker_id, epoch), record(unregister_broker=gone), on=image)
+        assert sorted(image.brokers.unregistered) == list(range(UNREGISTERED_MAX))
+        gone = pb.UnregisterBrokerRecord(broker_id=99, broker_epoch=image.offset + 1)
+        image = image_of(broker(99, image.offset + 1), record(unregister_broker=gone), on=image)
+        assert sorted(image.brokers.unregistered) == [*range(1, UNREGISTERED_MAX), 99]
 
 
 class TestPartitions:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from metadata.acls import acls_of
-from metadata.brokers import BrokerRegistration, Brokers, DirectoryUse, Endpoint
+from metadata.brokers import (
+    BrokerRegistration,
+    Brokers,
+    DirectoryUse,
+    Endpoint,
+    UnregisteredBroker,
+)
 from metadata.client_quotas import ClientQuotas
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
@@ -90,12 +96,19 @@ BROKERS = st.builds(
     features=st.lists(
         st.builds(FeatureRange, TEXT, st.integers(0, 9), st.integers(0, 9)), max_size=2
     ).map(tuple),
+    earlier_incarnations=st.lists(IDS, max_size=2).map(tuple),
     fenced=st.booleans(),
     in_controlled_shutdown=st.booleans(),
     offline_directories=st.lists(IDS, unique=True, max_size=2).map(lambda ids: tuple(sorted(ids))),
     last_uses=st.lists(st.builds(DirectoryUse, IDS, IDS, st.integers(0, 9)), max_size=2).map(
         lambda uses: tuple(sorted(uses))
     ),
+)
+UNREGISTERED = st.builds(
+    UnregisteredBroker,
+    broker_id=st.integers(10, 19),
+    broker_epoch=st.integers(0, 99),
+    incarnation_ids=st.lists(IDS, min_size=1, max_size=3).map(tuple),
 )
 
 
@@ -123,7 +136,10 @@ def images(draw: st.DrawFn) -> MetadataImage:
         offset=draw(st.integers(1, 99)),
         features=FeatureLevels({"metadata.version": METADATA_VERSION_LEVEL}),
         controllers=Controllers(draw(st.dictionaries(st.integers(0, 9), IDS, max_size=2))),
-        brokers=Brokers({broker.broker_id: broker for broker in brokers}),
+        brokers=Brokers(
+            {broker.broker_id: broker for broker in brokers},
+            Map({gone.broker_id: gone for gone in draw(st.lists(UNREGISTERED, max_size=2))}),
+        ),
         topics=Topics(
             Map({topic.topic_id: topic for topic in topics}),
             Map({topic.name: topic.topic_id for topic in topics}),

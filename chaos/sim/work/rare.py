@@ -14,6 +14,7 @@ from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.work.foreigner import ADDRESS, Foreigner
 from chaos.sim.work.handovers import Handovers
 from chaos.sim.work.load import Load, Part
+from chaos.sim.work.odd_brokers import OddBroker
 from chaos.sim.work.odd_groups import OddGroup
 from chaos.sim.work.odd_peers import OddPeer
 from chaos.sim.work.odd_requests import OddRequests
@@ -99,6 +100,7 @@ class RareWork(Work):
         self._handovers = Handovers(cluster, rngs.of("handovers"), report)
         self._odd_requests = OddRequests(cluster, rngs.of("odd requests"), partitions, report)
         self._odd_peer = OddPeer(cluster, rngs.of("odd peer"), report)
+        self._odd_broker = OddBroker(cluster, rngs.of("odd broker"), report)
         self._odd_group = OddGroup(cluster, rngs.of("odd group"), partitions[0][0], report)
         self._foreigner = Foreigner(cluster)
         racks = {number: node.config.rack or "" for number, node in cluster.brokers.items()}
@@ -119,7 +121,7 @@ class RareWork(Work):
     @property
     def counted(self) -> Counter[str]:
         found = self._handovers.counts + self._odd_requests.counts + self._odd_peer.counts
-        found += self._foreigner.counts + self._odd_group.counts
+        found += self._foreigner.counts + self._odd_group.counts + self._odd_broker.counts
         for reader in self._rack_readers:
             found += reader.counts
         return found
@@ -134,6 +136,7 @@ class RareWork(Work):
             found.append(self._odd_requests.run(load.odd_pause_s, is_done))
             found.append(self._odd_peer.run(load.odd_pause_s, is_done))
             found.append(self._odd_group.run(load.odd_pause_s, is_done))
+            found.append(self._odd_broker.run(load.odd_pause_s, is_done))
         if load.has_foreigner:
             found.append(self._foreigner.run(is_done))
         found += [reader.run(load.read_pause_s, is_done) for reader in self._rack_readers]

@@ -21,6 +21,13 @@ def _directory_bug(name: str, path: str, function: str, old: str, new: str) -> M
 
 
 RARE: Final = [
+    _bug(
+        "controller: let a process of an unregistered broker register again",
+        "metadata/brokers.py",
+        "Brokers.earlier_incarnations",
+        "() if gone is None else gone.incarnation_ids",
+        "()",
+    ),
     _directory_bug(
         "controller: elect a replica whose log directory is offline",
         "controller/partitions.py",
