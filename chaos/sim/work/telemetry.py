@@ -12,6 +12,7 @@ from chaos.sim.laws.telemetry import Kind, PushesAreTakenInTheirTime
 from chaos.sim.work.load import Part
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
+from metadata import configs
 from stele.admin.descriptions import ConfigResource
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
@@ -21,6 +22,7 @@ from stele.wire.kafka.messages import push_telemetry as pushing
 from stele.wire.otlp import Metric, metrics_data
 
 _SUBSCRIPTION: Final = ConfigResource.client_metrics("simulated")
+_IN_IMAGES: Final = configs.ConfigResource.client_metrics(_SUBSCRIPTION.name)
 _INTERVALS_MS: Final = (500, 1000, 3000)
 _LONGEST_S: Final = max(_INTERVALS_MS) / 1000
 """A broker that does not know the subscription yet asks for nothing, at Kafka's longer interval."""
@@ -36,7 +38,8 @@ _TIMEOUT_S: Final = 5.0
 _SLACK: Final = 1.1
 """The clocks of two machines differ, and so do two moments of one request."""
 _CHANGE_PAUSE_S: Final = (5.0, 20.0)
-_SETTLING_S: Final = 30.0
+_KNOWN_S: Final = 30.0
+"""Within this time a change reaches every broker of a cluster that is whole."""
 _ATTEMPTS: Final = 10
 
 
@@ -262,7 +265,17 @@ class Telemetry(Work):
         self._interval_ms = 700
         async with self.site.admin() as admin:
             await admin.alter_configs({_SUBSCRIPTION: self._wanted()})
-        await asyncio.sleep(_SETTLING_S)
+        await self.site.cluster.until(
+            self._is_known, "every broker knows the last subscription", timeout_s=_KNOWN_S
+        )
+        await asyncio.sleep(_LONGEST_S * _SLACK)  # a client may ask once in an interval
         for pusher in pushers:
             await pusher.ask(is_free=False)
             self._law.settled(pusher.broker, pusher.told.push_interval_ms, self._interval_ms)
+
+    def _is_known(self) -> bool:
+        return all(
+            node.broker is not None
+            and node.broker.image.config(_IN_IMAGES).get("interval.ms") == str(self._interval_ms)
+            for node in self.site.cluster.brokers.values()
+        )
