@@ -24,6 +24,7 @@ from chaos.sim.runs.mutants.harness import (
     hunting,
     record,
     recorded,
+    runs_of_others,
     shorten,
     source_tree,
 )
@@ -214,7 +215,8 @@ def mutants(
     note_down: bool,
     keep_catches: bool = False,
 ) -> int:
-    """``keep_catches``: a bug that its recorded seed still catches is not hunted with others."""
+    """``keep_catches``: a bug that its recorded seed still catches is not hunted with others. Any
+    other bug is first hunted with seeds that are recorded already."""
     chosen = [each for each in MUTANTS if only in each.name]
     if not chosen:
         raise CommandError(f"no planted bug has {only!r} in its name")
@@ -228,10 +230,17 @@ def mutants(
             if verdict.caught:
                 kept.add(mutant.name)
             else:
-                verdict = hunt(hunters, mutant, span, seconds=seconds)
-                if note_down:
-                    shorten(hunters, verdict)
+                verdict = hunt_anew(mutant)
             yield verdict
+
+        def hunt_anew(mutant: Mutant) -> Verdict:
+            for catch in runs_of_others(mutant, MUTANTS, catches):
+                if (verdict := hunt_again(hunters, mutant, catch)).caught:
+                    return verdict
+            verdict = hunt(hunters, mutant, span, seconds=seconds)
+            if note_down:
+                shorten(hunters, verdict)
+            return verdict
 
         with closing(_in_parallel(chosen, hunted, jobs, hunters.end)) as hunts:
             for verdict in hunts:

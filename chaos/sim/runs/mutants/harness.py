@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ RECORD = Path(__file__).with_name("record.json")
 
 SHORT_S = 8.0
 """Seconds of faults in which most bugs show, once their seed is known."""
+
+OTHERS_MAX = 4
+"""A bug is hunted with so many runs that have caught others, before it gets a run of its own."""
 
 
 class Catch(NamedTuple):
@@ -201,6 +205,24 @@ def hunt(
             verdict.caught_by = outcome
     verdict.real_s = time.monotonic() - started
     return verdict
+
+
+def runs_of_others(
+    mutant: Mutant, mutants: Sequence[Mutant], catches: Mapping[str, Catch]
+) -> list[Catch]:
+    """The runs that have caught other bugs with the same faults and load, those of most bugs first.
+
+    The true source has to survive each recorded run, so bugs that share one cost less.
+    """
+    order = faults_for(mutant), mutant.load
+    runs = Counter(
+        (catch.seed, catch.seconds)
+        for other in mutants
+        if other.name != mutant.name and (faults_for(other), other.load) == order
+        if (catch := catches.get(other.name)) is not None
+    )
+    often = sorted(runs, key=lambda run: (-runs[run], run))
+    return [Catch(seed, seconds, 0.0) for seed, seconds in often[:OTHERS_MAX]]
 
 
 def shorten(hunters: Hunters, verdict: Verdict) -> None:

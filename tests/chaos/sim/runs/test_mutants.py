@@ -8,6 +8,7 @@ import pytest
 
 from chaos.sim.runs.mutants.catalogue import MUTANTS
 from chaos.sim.runs.mutants.harness import (
+    OTHERS_MAX,
     ROOT,
     SHORT_S,
     Catch,
@@ -19,6 +20,7 @@ from chaos.sim.runs.mutants.harness import (
     hunting,
     record,
     recorded,
+    runs_of_others,
     shorten,
 )
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, MutantError
@@ -144,6 +146,24 @@ def test_what_is_hunted_again_is_the_run_that_is_recorded() -> None:
     assert not hunt_again(fake, Mutant("m", ()), Catch(4, 10.0, 1.0)).caught
     assert not hunt_again(fake, Mutant("m", ()), None).caught
     assert fake.ran == [([3], 10.0), ([4], 10.0)]
+
+
+def test_a_bug_is_hunted_with_the_runs_of_others_of_its_order() -> None:
+    names = ("one", "two", "three", "alone", "new")
+    drawn = [Mutant(name, ()) for name in names]
+    light = Mutant("light", (), load=LoadKind.LIGHT)
+    aimed = Mutant("aimed", (), aims=("diverge",))
+    catches = dict.fromkeys(("one", "two", "three"), Catch(5, 8.0, 1.0))
+    catches |= {"alone": Catch(2, 30.0, 1.0), "light": Catch(1, 8.0, 1.0)}
+    catches |= {"aimed": Catch(1, 8.0, 1.0), "new": Catch(7, 8.0, 1.0)}
+    mutants = [*drawn, light, aimed]
+    assert runs_of_others(drawn[-1], mutants, catches) == [Catch(5, 8.0, 0.0), Catch(2, 30.0, 0.0)]
+    assert runs_of_others(light, mutants, catches) == []
+    many = [Mutant(str(number), ()) for number in range(OTHERS_MAX + 2)]
+    found = runs_of_others(drawn[0], many, {each.name: Catch(3, 8.0, 1.0) for each in many})
+    assert found == [Catch(3, 8.0, 0.0)]
+    apart = {each.name: Catch(int(each.name), 8.0, 1.0) for each in many}
+    assert [each.seed for each in runs_of_others(drawn[0], many, apart)] == [*range(OTHERS_MAX)]
 
 
 def test_the_record_keeps_mutants_that_were_not_hunted(tmp_path: Path) -> None:
