@@ -7,6 +7,7 @@ import faulthandler
 import gc
 import itertools
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from chaos.process_cluster import ProcessCluster
 from metadata.node_settings import RACK_AWARE_SELECTOR
 from stele import Admin, NewTopic
 from tests.support.acceptance import wait_known
-from tests.support.scheduling import FilesInGroups
+from tests.support.scheduling import FilesInGroups, workers
 
 CreateTopic = Callable[..., str]
 _END_S = 60.0
@@ -38,6 +39,11 @@ settings.load_profile("untimed")
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesInGroups:
     return FilesInGroups(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return workers(len(os.sched_getaffinity(0)))
 
 
 def pytest_collection_finish() -> None:

@@ -11,20 +11,23 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 _STARTS_PROCESSES = re.compile(r"\bpytest\.mark\.(processes|containers)\b")
+_SHARES_A_CLUSTER = re.compile(r"\b(process_cluster|bootstrap|create_topic|spark): ")
 _IS_APART = re.compile(r"\bpytest\.mark\.apart\b")
 
 
 class FilesInGroups(LoadFileScheduling):  # type: ignore[misc]
-    """A file is a unit, with two exceptions.
+    """A file is a unit, with three exceptions.
 
-    All files with tests that start processes are one unit together. They share a cluster. Otherwise
-    each worker would start its own, and two clusters at a time would compete for cores and memory.
+    All files that use the cluster of ``tests/conftest.py`` or Spark are one unit together.
+    Otherwise each worker would start its own.
+    All other files with tests that start processes are one unit, too. So two clusters run at a
+    time, and no more: most of these tests wait, and a third one would take the cores of the tests
+    that compute.
     In a file marked ``apart``, each test is a unit, so that several workers can share a long file.
     """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
-        # Units run in the order of their collection, so the large one, which takes longest, comes
-        # early.
+        # Units run in the order of their collection, so the two large ones come early.
         config.option.loadscopereorder = False
         super().__init__(config, log)
 
@@ -32,8 +35,14 @@ class FilesInGroups(LoadFileScheduling):  # type: ignore[misc]
         file = nodeid.partition("::")[0]
         path = self.config.rootpath / file
         if _has(_STARTS_PROCESSES, path):
-            return "processes"
+            return "shared cluster" if _has(_SHARES_A_CLUSTER, path) else "own processes"
         return nodeid if _has(_IS_APART, path) else file
+
+
+def workers(cores: int) -> int:
+    """The number of processes for ``-n auto``. Tests that start nodes wait half of their time for
+    them, so one process more than there are cores keeps the cores busy."""
+    return cores + 1
 
 
 @functools.cache
