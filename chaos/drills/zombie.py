@@ -36,11 +36,11 @@ class WaitingRequests:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def connect(self, address: Address) -> None:
-        """Before the pause: a stopped process accepts nothing."""
+        """Call this before the pause: a stopped process accepts no connection."""
         self._streams = await asyncio.open_connection(address.host, address.port)
 
     def send(self, partitions: list[int]) -> None:
-        """During the pause. Nothing waits for the broker to read it."""
+        """Send the requests during the pause, without waiting until the broker reads them."""
         assert self._streams is not None
         self._partitions = partitions
         for number in partitions:
@@ -55,7 +55,7 @@ class WaitingRequests:
                 self._streams[1].write(bytes(buffer))
 
     async def outcomes(self) -> None:
-        """After the pause: take down the answer to each request, or that there was none."""
+        """Record the answer to each request after the pause, or that none came."""
         assert self._streams is not None
         reader, writer = self._streams
         unanswered = set(self._partitions)

@@ -58,12 +58,12 @@ def _cpu_s() -> float:
 def _memory_bytes() -> float:
     try:
         return float(int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES)
-    except OSError:  # no Linux: the most that it ever was
+    except OSError:  # not Linux: there is only the peak
         return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def _open_handles() -> float:
     try:
         return float(len(os.listdir("/proc/self/fd")))
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return -1.0

@@ -20,7 +20,7 @@ from world.network import Identity
 
 
 class Inline(Executor):
-    """Runs handshakes at once."""
+    """Runs handshakes in the caller's thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -36,7 +36,8 @@ CLIENT = AUTHORITY.client_context()
 
 
 class Raw(asyncio.Transport):
-    """A network that takes ``room`` bytes at a time."""
+    """The transport below TLS. It keeps what is written until the test takes it, and is full above
+    the limit that TLS has set."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.1", 1)})
@@ -92,7 +93,7 @@ class Application(asyncio.BufferedProtocol):
         self.buffer = bytearray(700)
         self.received = bytearray()
         self.is_established = self.is_ended = self.is_lost = False
-        self.stays = False  # after the peer's farewell
+        self.stays = False  # whether it keeps its side open when the peer has ended its own
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -130,8 +131,8 @@ class Pair:
         self.received = bytearray()
 
     def deliver(self, data: bytes) -> int:
-        """To the server, as much as its buffer takes at a time, until it wants no more. Returns how
-        much it took."""
+        """Give the server the bytes, a buffer at a time, until it pauses reading. Returns how many
+        bytes it has taken."""
         taken = 0
         while taken < len(data) and not self.raw.is_closed and not self.raw.is_paused:
             buffer = self.server.get_buffer(-1)
@@ -142,7 +143,7 @@ class Pair:
         return taken
 
     async def deliver_all(self, data: bytes) -> None:
-        """The same, and again when it wants more."""
+        """Give the server all bytes. Wait whenever it pauses reading."""
         for _ in range(1000):
             data = data[self.deliver(data) :]
             if not data or self.raw.is_closed:
@@ -151,7 +152,7 @@ class Pair:
         raise AssertionError("the server reads nothing more")
 
     def step(self) -> None:
-        """The client works with what it has."""
+        """Let the client handle the bytes that have arrived."""
         with contextlib.suppress(ssl.SSLWantReadError):
             if not self.is_shaken:
                 self.client.do_handshake()
@@ -161,7 +162,8 @@ class Pair:
 
 
 SEEDS = st.integers(0, 2**32)
-"""Of what is drawn within a run: the length of a handshake is another one each time."""
+"""Seeds for what is drawn within a run. The length of a handshake varies, so Hypothesis cannot draw
+for each of its pieces."""
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

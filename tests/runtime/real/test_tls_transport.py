@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 
 from runtime.real import tls_transport
 from runtime.real.network import RealNetwork
+from runtime.real.tls_first_bytes import why_not_tls
 from runtime.real.tls_listener import RealServerTls
 from security.node_identity import node_uri
 from stele.addresses import Address, SecurityProtocol
 from tests.support.timing import until
 from tests.support.tls import AUTHORITY, Authority, listener
 from world.network import Identity, IdentityError, ServerTlsSettings
-
-SECOND = 1.0
 
 
 class Sink(asyncio.BufferedProtocol):
@@ -94,7 +93,7 @@ class Server:
         self.sinks: list[Sink] = []
 
     async def sink(self) -> Sink:
-        """The only one, established."""
+        """The sink of the first connection, after its handshake."""
         await until(lambda: bool(self.sinks) and "established" in self.sinks[0].events)
         return self.sinks[0]
 
@@ -148,25 +147,34 @@ async def test_a_peer_is_counted_before_its_handshake_and_has_bytes_after_it() -
         secure.close()
 
 
+async def shake_hands(
+    port: int, *, piece_bytes: int
+) -> tuple[socket.socket, ssl.SSLObject, ssl.MemoryBIO]:
+    """Connect as a client that sends its handshake in pieces. Returns its socket, its TLS, and the
+    buffer from which that reads."""
+    raw = socket.create_connection(("127.0.0.1", port))
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    raw.setblocking(False)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = AUTHORITY.client_context().wrap_bio(incoming, outgoing, False, "127.0.0.1")
+    loop, is_done = asyncio.get_running_loop(), False
+    while not is_done:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+            is_done = True
+        while piece := outgoing.read(piece_bytes):
+            await loop.sock_sendall(raw, piece)
+            await asyncio.sleep(0)
+        if not is_done:
+            incoming.write(await loop.sock_recv(raw, 65_536))
+    return raw, client, incoming
+
+
 async def test_small_pieces_share_a_record_and_large_ones_stay_whole() -> None:
     """Each record costs 22 bytes: 1,000 pieces of 10 bytes are 10 kB, not 32 kB."""
     async with serving() as server:
-        raw = socket.create_connection(("127.0.0.1", server.port))
-        client = AUTHORITY.client_context().wrap_bio(
-            (incoming := ssl.MemoryBIO()), (outgoing := ssl.MemoryBIO()), False, "127.0.0.1"
-        )
-        loop = asyncio.get_running_loop()
-        raw.setblocking(False)
-        while True:
-            try:
-                client.do_handshake()
-            except ssl.SSLWantReadError:
-                await loop.sock_sendall(raw, outgoing.read())
-                incoming.write(await loop.sock_recv(raw, 65_536))
-            else:
-                break
-        await loop.sock_sendall(raw, outgoing.read())
-        sink = await server.sink()
+        raw, client, incoming = await shake_hands(server.port, piece_bytes=65_536)
+        loop, sink = asyncio.get_running_loop(), await server.sink()
         sink.transport.writelines([b"0123456789"] * 1000)
         came, sizes, plain = bytearray(), list[int](), bytearray()
         while len(plain) < 10_000:
@@ -382,25 +390,7 @@ async def test_a_handshake_that_never_ends_is_cut_off(monkeypatch: pytest.Monkey
 
 async def test_a_client_hello_may_come_byte_by_byte() -> None:
     async with serving() as server:
-        raw = socket.create_connection(("127.0.0.1", server.port))
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client = AUTHORITY.client_context().wrap_bio(
-            (incoming := ssl.MemoryBIO()), (outgoing := ssl.MemoryBIO()), False, "127.0.0.1"
-        )
-        loop = asyncio.get_running_loop()
-        raw.setblocking(False)
-        done = False
-        while not done:
-            try:
-                client.do_handshake()
-                done = True
-            except ssl.SSLWantReadError:
-                pass
-            for byte in outgoing.read():
-                await loop.sock_sendall(raw, bytes([byte]))
-                await asyncio.sleep(0)
-            if not done:
-                incoming.write(await loop.sock_recv(raw, 65_536))
+        raw, _, _ = await shake_hands(server.port, piece_bytes=1)
         await server.sink()
         raw.close()
 
@@ -528,8 +518,6 @@ async def test_a_refused_connection_makes_no_handshake() -> None:
 
 
 def test_a_sasl_listener_names_its_own_protocols() -> None:
-    from runtime.real.tls_first_bytes import why_not_tls
-
     said = why_not_tls(b"\x00\x00", SecurityProtocol.SASL_SSL.value)
     assert "set security.protocol=SASL_SSL in the client" in said
     assert said.endswith("a listener of SASL_PLAINTEXT")

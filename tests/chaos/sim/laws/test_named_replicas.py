@@ -36,9 +36,10 @@ def broken(bench: LawBench) -> list[str]:
     return found
 
 
-def test_who_lacks_records_below_the_offset_may_not_be_named(
+def test_a_follower_without_the_records_below_the_offset_may_not_be_named(
     bench: LawBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The leader has a third record, which no follower has. So a consumer behind it must stay."""
     ((_, leading),) = bench.scene.leading
     end = leading.machine.log._replace(end_offset=3, durable_offset=3)
     leading.machine.appended(end, 1.0)
@@ -48,7 +49,7 @@ def test_who_lacks_records_below_the_offset_may_not_be_named(
     assert "a consumer at 3" in report
 
 
-def test_the_one_that_has_most_is_named(bench: LawBench) -> None:
+def test_the_replica_with_most_records_is_named(bench: LawBench) -> None:
     assert not broken(bench)
 
 

@@ -55,12 +55,12 @@ def test_sets_that_differ_by_more_break_it(
     assert "in epoch 5: the voters went from" in report
 
 
-def test_each_step_counts_not_the_whole_way(bench: LawBench) -> None:
+def test_each_change_is_judged_by_itself(bench: LawBench) -> None:
     bench.core(101).history = history((3, THREE), (5, voters(101, 102)), (9, voters(101)))
     assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
-def test_the_configuration_may_say_what_it_likes(bench: LawBench) -> None:
+def test_the_configured_voters_may_be_others(bench: LawBench) -> None:
     bench.core(101).history = history((0, THREE), base=voters(7))
     assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
@@ -72,7 +72,7 @@ def test_the_voters_of_a_snapshot_are_followed_as_well(bench: LawBench) -> None:
     assert bench.broken(VotersChangeOneByOne(bench.scene))
 
 
-def test_who_is_down_is_not_looked_at(bench: LawBench) -> None:
+def test_nodes_that_are_down_are_not_looked_at(bench: LawBench) -> None:
     bench.core(102).history = history((3, THREE), (9, voters(101)))
     bench.controllers[102].alive = False
     assert not bench.broken(VotersChangeOneByOne(bench.scene))
@@ -104,7 +104,7 @@ def test_a_leader_may_change_voters_once_its_epoch_and_the_earlier_voters_are_co
     [
         (10, 10),  # the record of its epoch is not committed: another leader's may be
         (10, 8),
-        (3, 7),  # it is, and the record of the voters before is not
+        (3, 7),  # that is committed, but the record of the earlier voters is not
     ],
 )
 def test_a_leader_that_changes_them_sooner_breaks_it(
@@ -117,7 +117,7 @@ def test_a_leader_that_changes_them_sooner_breaks_it(
 
 
 @pytest.mark.parametrize(("behind", "breaks"), [((), False), ((103,), False), ((102, 103), True)])
-def test_the_voters_before_must_have_had_it_whatever_the_leader_believes(
+def test_a_majority_of_the_earlier_voters_must_have_it_whatever_the_leader_believes(
     bench: LawBench, behind: tuple[int, ...], breaks: bool
 ) -> None:
     leading(bench)
@@ -144,7 +144,7 @@ def test_the_next_set_is_judged_anew(bench: LawBench) -> None:
     assert bench.broken(law)  # the voters of offset 20 are not committed
 
 
-def test_what_an_earlier_leader_made_is_not_this_ones(bench: LawBench) -> None:
+def test_a_change_by_an_earlier_leader_is_not_judged_as_this_leaders(bench: LawBench) -> None:
     leading(bench, start=21, high_watermark=21)
     assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
@@ -164,10 +164,6 @@ def test_the_first_record_says_what_the_configuration_said(bench: LawBench) -> N
 # ------------------------------------------------------------------------ reads
 
 
-def asked(bench: LawBench, law: ReadsAreLinearizable) -> int:
-    return law.asked()
-
-
 def answer(bench: LawBench, law: ReadsAreLinearizable, needed: int, offset: int) -> list[str]:
     law.answered("broker 1", needed, offset)
     return bench.broken()
@@ -176,7 +172,7 @@ def answer(bench: LawBench, law: ReadsAreLinearizable, needed: int, offset: int)
 def test_an_answer_may_be_as_new_as_its_question_or_newer(bench: LawBench) -> None:
     law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=12))
-    needed = asked(bench, law)
+    needed = law.asked()
     bench.commit(MetadataImage(offset=15))
     for offset in (12, 14, 15):
         assert not answer(bench, law, needed, offset)
@@ -186,7 +182,7 @@ def test_an_answer_may_be_as_new_as_its_question_or_newer(bench: LawBench) -> No
 def test_an_answer_older_than_its_question_breaks_it(bench: LawBench) -> None:
     law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=12))
-    (report,) = answer(bench, law, asked(bench, law), 11)
+    (report,) = answer(bench, law, law.asked(), 11)
     assert "with the metadata of 11, and 12 was committed" in report
 
 
@@ -194,7 +190,7 @@ def test_the_newest_that_any_controller_knows_as_committed_counts(bench: LawBenc
     law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=9))
     bench.commit(MetadataImage(offset=12), 103)
-    assert answer(bench, law, asked(bench, law), 9)
+    assert answer(bench, law, law.asked(), 9)
 
 
 def test_committed_records_stay_committed_when_all_nodes_that_know_it_restart(
@@ -204,9 +200,9 @@ def test_committed_records_stay_committed_when_all_nodes_that_know_it_restart(
     bench.commit(MetadataImage(offset=12))
     assert not bench.broken(law)
     bench.commit(MetadataImage(offset=4))
-    assert answer(bench, law, asked(bench, law), 4)
+    assert answer(bench, law, law.asked(), 4)
 
 
-def test_before_anything_is_committed_any_answer_will_do(bench: LawBench) -> None:
+def test_before_the_first_commit_any_answer_is_new_enough(bench: LawBench) -> None:
     law = ReadsAreLinearizable(bench.cluster, bench.report)
-    assert not answer(bench, law, asked(bench, law), -1)
+    assert not answer(bench, law, law.asked(), -1)

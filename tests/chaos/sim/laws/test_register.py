@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +54,7 @@ def test_nobody_finds_what_nobody_asked_for_or_what_was_refused() -> None:
     assert register.refuse("b") is not None
 
 
-def test_whoever_writes_finds_what_was_confirmed_last_or_what_nobody_knows_the_outcome_of() -> None:
+def test_the_writer_finds_the_last_confirmed_value_or_one_of_unknown_outcome() -> None:
     register = Register(INITIAL)
     assert register.own_read(INITIAL) is None
     for moment, value in enumerate(["open", "a", "refused"]):
@@ -66,27 +67,34 @@ def test_whoever_writes_finds_what_was_confirmed_last_or_what_nobody_knows_the_o
 
 # ------------------------------------------------------------------- against all orders
 
-# (began, ended, value or None for an open write's end, whether it writes)
-Operation = tuple[int, int, str, bool]
-OPEN = 1000
+OPEN = 1000  # the end of a write whose outcome stays unknown
+
+
+class Operation(NamedTuple):
+    began: int
+    ended: int
+    value: str
+    writes: bool
 
 
 def is_linearizable(operations: list[Operation]) -> bool:
-    """Decide by brute force. An open write that nobody read may be left out."""
-    read = {value for _, _, value, writes in operations if not writes}
-    needed = [each for each in operations if each[1] < OPEN or not each[3] or each[2] in read]
+    """Decide by brute force. An open write may be left out if nobody read its value."""
+    read = {each.value for each in operations if not each.writes}
+    needed = [each for each in operations if each.ended < OPEN or each.value in read]
     return any(_holds(order) for order in permutations(needed))
 
 
 def _holds(order: tuple[Operation, ...]) -> bool:
-    for index, (_, ended, _, _) in enumerate(order):
-        if any(ended < before[0] for before in order[:index]):
+    """Whether no operation comes before one that had ended when it began, and each read finds the
+    last write before it."""
+    for index, operation in enumerate(order):
+        if any(operation.ended < before.began for before in order[:index]):
             return False
     present = INITIAL
-    for _, _, value, writes in order:
-        if writes:
-            present = value
-        elif value != present:
+    for operation in order:
+        if operation.writes:
+            present = operation.value
+        elif operation.value != present:
             return False
     return True
 
@@ -102,24 +110,26 @@ def histories(draw: st.DrawFn) -> list[Operation]:
     writes = sorted(pairs[: len(names)])
     for name, (began, ended) in zip(names, writes, strict=True):
         is_open = draw(st.booleans())
-        operations.append((began, OPEN if is_open else ended, name, True))
+        operations.append(Operation(began, OPEN if is_open else ended, name, writes=True))
     for began, ended in pairs[len(names) : len(names) + draw(st.integers(1, 4))]:
-        operations.append((began, ended, draw(st.sampled_from([INITIAL, *names])), False))
+        value = draw(st.sampled_from([INITIAL, *names]))
+        operations.append(Operation(began, ended, value, writes=False))
     return operations
 
 
 def judged(operations: list[Operation]) -> bool:
     """The judgement of the same history, event by event."""
     register, wrong = Register(INITIAL), False
-    events = [(began, "write", each) for each in operations if each[3] for began in [each[0]]]
-    events += [(each[1], "end", each) for each in operations if each[1] < OPEN]
-    for _, what, (began, ended, value, writes) in sorted(events):
-        if what == "write":
-            register.write(value, began)
-        elif writes:
-            register.confirm(value, ended)
+    begun = [(each.began, each) for each in operations if each.writes]
+    ended = [(each.ended, each) for each in operations if each.ended < OPEN]
+    for moment, operation in sorted(begun + ended):
+        if not operation.writes:
+            found = register.read(operation.value, operation.began, moment)
+            wrong = wrong or found is not None
+        elif moment == operation.began:
+            register.write(operation.value, moment)
         else:
-            wrong = wrong or register.read(value, began, ended) is not None
+            register.confirm(operation.value, moment)
     return not wrong
 
 
