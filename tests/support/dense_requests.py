@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from stele.wire import kafka as wire
@@ -16,6 +16,13 @@ def api_named(name: str) -> tuple[wire.Api[Any, Any], schema.ApiSchema]:
 
 def smallest(api: wire.Api[Any, Any], cls: Any, fields: list[schema.Field], version: int) -> Any:
     """A struct whose values take the fewest bytes."""
+    return cls(**smallest_values(api, fields, version))
+
+
+def smallest_values(
+    api: wire.Api[Any, Any], fields: list[schema.Field], version: int
+) -> dict[str, Any]:
+    """The values of ``smallest`` that are not the defaults, by the names of their fields."""
     values: dict[str, Any] = {}
     for each in fields:
         if version in each.versions and each.is_struct and not each.is_array and each.tag is None:
@@ -25,7 +32,7 @@ def smallest(api: wire.Api[Any, Any], cls: Any, fields: list[schema.Field], vers
             values[each.name] = None
         elif version in each.versions and each.type == "string" and not each.is_array:
             values[each.name] = ""
-    return cls(**values)
+    return values
 
 
 def array_paths(
@@ -75,34 +82,48 @@ def element_of(api: wire.Api[Any, Any], each: schema.Field, version: int) -> Any
     return {"uuid": bytes(16), "string": ""}.get(each.type, 0)
 
 
-def numbered(element: Any, number: int) -> Any:
-    """The element with its own name and partition, if it has such fields."""
-    if isinstance(element, str):
-        return f"n {number}"
-    if isinstance(element, bytes):
-        return number.to_bytes(16, "big")
-    if isinstance(element, int):
-        return number
-    for name in element.__slots__:
-        if name in _NAMES and getattr(element, name) is not None:
+def numbered_elements(
+    api: wire.Api[Any, Any], each: schema.Field, version: int, count: int
+) -> list[Any]:
+    """Elements of an array with names and partitions of their own, if they have such fields."""
+    if not each.is_struct:
+        make = _NUMBERED.get(each.type, int)
+        return [make(number) for number in range(count)]
+    cls: Any = api.structs[each.type]
+    values = smallest_values(api, each.fields, version)
+    first = cls(**values)
+    names = [name for name in cls.__slots__ if name in _NAMES and getattr(first, name) is not None]
+    numbers = [name for name in cls.__slots__ if name in _NUMBERS]
+    elements = []
+    for number in range(count):
+        element = cls(**values)
+        for name in names:
             setattr(element, name, f"n {number}")
-        elif name in _NUMBERS:
+        for name in numbers:
             setattr(element, name, number)
-    return element
+        elements.append(element)
+    return elements
 
 
 _NAMES = ("name", "topic", "group_id", "resource_name", "feature")
 _NUMBERS = ("partition", "partition_index", "index")
+_NUMBERED: dict[str, Callable[[int], Any]] = {
+    "uuid": lambda number: number.to_bytes(16, "big"),
+    "string": lambda number: f"n {number}",
+}
 
 
 def distinct_requests(
-    name: str, version: int, count: int
+    name: str, version: int, count: int, *, but: Collection[str] = ()
 ) -> Iterator[tuple[str, wire.Api[Any, Any], Any]]:
-    """As ``dense_requests``, but no two elements are equal. Yields the messages themselves."""
+    """As ``dense_requests``, but no two elements are equal. Yields the messages themselves, none
+    of the arrays ``but``."""
     api, definition = api_named(name)
     for path, each in array_paths(definition.request, version):
+        if each.name in but:
+            continue
         message = smallest(api, api.request, definition.request, version)
-        elements = [numbered(element_of(api, each, version), number) for number in range(count)]
+        elements = numbered_elements(api, each, version, count)
         with_elements(api, message, path, each, elements, version)
         yield each.name, api, message
 
