@@ -142,6 +142,19 @@ class ControllerService:
         quorum asks before a controller becomes a voter."""
         return self._decisions.voter_refusal
 
+    async def check_right(self, caller: Caller, operation: Operation) -> None:
+        """On the active controller: raises ApiError CLUSTER_AUTHORIZATION_FAILED unless the caller
+        may do it to the cluster after everything decided so far, and NOT_CONTROLLER. For what is
+        done to the quorum, which is no decision of its own."""
+        if not self.active:
+            return
+
+        def checked(context: Context) -> ControllerResult[None]:
+            self._port.over(context.image.acls).check_right(caller, operation)
+            return ControllerResult((), context.image, None)
+
+        await self._decisions.decide(checked)
+
     async def begin_request(self, method: str, request_id: bytes, content: bytes) -> bool:
         """As ``controller.request_ids.begin``, but returns once that is committed. Raises
         ApiError."""

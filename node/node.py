@@ -450,7 +450,8 @@ def controller_port_service(
     service = Service()
     for name, asked in _OF_THE_QUORUM.items():
         of_raft = f"/stele.v1.Raft/{name}"
-        authorized = service.unary[of_raft] = _authorized(of_quorum.unary.pop(of_raft), asked, port)
+        handler = of_quorum.unary.pop(of_raft)
+        authorized = service.unary[of_raft] = _authorized(handler, asked, controller, port)
         service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(authorized, asked)
     for name in [name for name in of_controller.unary if name.startswith("/stele.v1.Admin/")]:
         service.unary[name] = of_controller.unary.pop(name)
@@ -459,14 +460,22 @@ def controller_port_service(
     return service
 
 
-def _authorized(handler: UnaryHandler, asked: _QuorumRequest, port: ControllerPort) -> UnaryHandler:
+def _authorized(
+    handler: UnaryHandler,
+    asked: _QuorumRequest,
+    controller: ControllerService,
+    port: ControllerPort,
+) -> UnaryHandler:
     """The quorum's handler behind the authorizer. The authorizer is asked first, on a leader and on
-    others: a caller that is refused does not learn who leads."""
+    others: a caller that is refused does not learn who leads. A change is asked for once more, over
+    the ACLs that are decided and not committed yet."""
 
     async def handle(payload: bytes, peer: Peer) -> bytes:
         request: Any = parse_request(asked.request, payload)
         try:
-            port.check(request, peer, asked.operation)
+            caller = port.check(request, peer, asked.operation)
+            if asked.operation is Operation.ALTER:
+                await controller.check_right(caller, asked.operation)
         except ApiError as why:
             refused: Any = asked.response()
             refused.error, refused.leader_id, refused.message = why.code, -1, why.message

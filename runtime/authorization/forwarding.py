@@ -94,10 +94,16 @@ class ControllerPort:
         request.ClearField("on_behalf_of")
         return caller
 
-    def check(self, request: Any, peer: Peer, operation: Operation) -> None:
+    def check(self, request: Any, peer: Peer, operation: Operation) -> Caller:
+        """The caller of a request, as ``caller``. Raises ApiError CLUSTER_AUTHORIZATION_FAILED
+        unless it may do it to the cluster."""
+        caller = self.caller(request, peer)
+        self.check_right(caller, operation)
+        return caller
+
+    def check_right(self, caller: Caller, operation: Operation) -> None:
         """Raises ApiError CLUSTER_AUTHORIZATION_FAILED unless the caller may do it to the
         cluster."""
-        caller = self.caller(request, peer)
         why = refusal(self.authorizer, caller, operation, CLUSTER)
         if why is not None:
             raise why

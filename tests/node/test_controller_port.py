@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,29 +11,35 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
+from metadata.acl import CLUSTER_NAME, ResourceType
 from node.format import format_directory
 from node.node import Node, build
+from runtime.administration.acls import filter_message, message_of
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.config.node import from_settings
 from stele.addresses import Address
 from stele.errors import ErrorCode
-from stele.wire.v1 import controller_pb2, raft_pb2
+from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from stele.world import RpcCode, RpcError
+from tests.support.acls import acl
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.worlds import simulated
 
 ALICE = OnBehalfOf(principal="User:alice", address="10.1.1.1")
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+NO_SETTINGS: Mapping[str, str] = {}
+TRANSFERRED = raft_pb2.TransferLeadershipResponse
 OTHER = {Operation.DESCRIBE: Operation.ALTER, Operation.ALTER: Operation.DESCRIBE}
 
 
 def controller(
     process: Process,
     node_id: int,
-    authorizer: FakeAuthorizer,
+    authorizer: FakeAuthorizer | None,
     *,
     voters: Sequence[int] = (1, 2),
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Node:
     config = from_settings(
         {
@@ -43,6 +49,7 @@ def controller(
             "controller.listener": f"c{node_id}:9093",
             "metrics.listener": "",
             "log.dirs": "/data",
+            **settings,
         }
     )
     world = process.world
@@ -172,3 +179,52 @@ async def test_what_nodes_ask_of_one_another_is_refused_to_others(sim: Simulatio
         assert refused.code is RpcCode.PERMISSION_DENIED
         assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in refused.detail
     await process.run(node.stop())
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "answer_type"),
+    [
+        ("TransferLeadership", raft_pb2.TransferLeadershipRequest(), TRANSFERRED),
+        ("AddVoter", raft_pb2.AddVoterRequest(), raft_pb2.VoterChangeResponse),
+        ("RemoveVoter", raft_pb2.RemoveVoterRequest(), raft_pb2.VoterChangeResponse),
+    ],
+)
+@simulated(1)
+async def test_a_right_that_is_being_removed_changes_no_voter(
+    sim: Simulation, name: str, asked: Any, answer_type: Any
+) -> None:
+    """The removal is in the log of the leader, and the other voter has not fetched it yet."""
+    settings = {"authorizer.class.name": "stele", "super.users": "User:ANONYMOUS"}
+    processes = {node_id: sim.process(f"c{node_id}") for node_id in (1, 2)}
+    nodes = {
+        node_id: controller(process, node_id, None, settings=settings)
+        for node_id, process in processes.items()
+    }
+    await asyncio.gather(*(processes[each].run(nodes[each].start()) for each in nodes))
+    await asyncio.sleep(5)
+    (leader,) = [each for each, node in nodes.items() if node.controller and node.controller.active]
+    asker = sim.process("b1")
+    right = acl(
+        CLUSTER_NAME, Operation.ALTER, principal=ALICE.principal, resource_type=ResourceType.CLUSTER
+    )
+
+    async def admin(method: str, request: Any, answer_type: Any) -> Any:
+        return await ask(asker, leader, f"/stele.v1.Admin/{method}", request, answer_type)
+
+    async def as_alice() -> Any:
+        sent = type(asked)(on_behalf_of=ALICE)
+        return await admin(name, sent, answer_type)
+
+    given = admin_pb2.CreateAclsRequest(acls=[message_of(right)])
+    assert (await admin("CreateAcls", given, admin_pb2.CreateAclsResponse)).error == ErrorCode.NONE
+    assert (await as_alice()).error not in (DENIED, ErrorCode.NONE), "the request names no voter"
+    sim.fabric.wire.holds.append(lambda said: 0.3 if said.method == "/stele.v1.Raft/Fetch" else 0.0)
+    everything = filter_message(1, None, 1, None, None, 1, 1)
+    taken = admin_pb2.DeleteAclsRequest(filters=[everything])
+    removal = asyncio.ensure_future(admin("DeleteAcls", taken, admin_pb2.DeleteAclsResponse))
+    await asyncio.sleep(0.05)
+    node = nodes[leader].controller
+    assert node is not None
+    assert len(node.image.acls) == 1, "the removal is not committed"
+    assert (await as_alice()).error == DENIED
+    assert (await removal).error == ErrorCode.NONE
