@@ -114,18 +114,23 @@ def test_a_follower_takes_whole_batches_only(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "error"),
+    ("batch", "error", "why"),
     [
-        (make_batch(2, base_offset=1), OutOfOrderOffsetsError),
-        (make_batch(2, base_offset=3, leader_epoch=-1), OutOfOrderOffsetsError),
-        (make_batch(2, base_offset=3)[:-1] + b"x", CorruptBatchError),
+        (make_batch(2, base_offset=1), OutOfOrderOffsetsError, "at 1, the log ends at 3"),
+        (make_batch(2, base_offset=2), OutOfOrderOffsetsError, "at 2, the log ends at 3"),
+        (
+            make_batch(2, base_offset=3, leader_epoch=-1),
+            OutOfOrderOffsetsError,
+            "of epoch -1 at 3, the log is in epoch 0",
+        ),
+        (make_batch(2, base_offset=3)[:-1] + b"x", CorruptBatchError, "CRC of the batch at 3"),
     ],
 )
 def test_a_faulty_batch_stops_a_follower_behind_the_good_ones(
-    disk: MemoryDisk, batch: bytearray, error: type[Exception]
+    disk: MemoryDisk, batch: bytearray, error: type[Exception], why: str
 ) -> None:
     log = open_log(disk)
-    with pytest.raises(error):
+    with pytest.raises(error, match=why):
         log.append_as_follower(make_batch(3) + batch)
     assert log.end_offset == 3
     assert read_all(log) == [0]

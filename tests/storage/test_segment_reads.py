@@ -75,7 +75,10 @@ def test_a_batch_that_ends_with_the_limit_is_not_read() -> None:
     """Its last record is not below the limit: it may still vanish."""
     segment = filled(MemoryDisk(), 3, 3)
     first = len(make_batch(3))
-    assert [found(segment, 0, limit=limit)[0] for limit in (1, 2, 3, 5)] == [0, 0, first, first]
+    for most in (1, first - 1, first, 2 * first):
+        sizes = [found(segment, 0, most, limit=limit)[0] for limit in (1, 2, 3, 5)]
+        assert sizes == [0, 0, first, first]
+    assert found(segment, 0, 1, limit=2) == (0, 0, 0)
 
 
 def test_a_batch_as_large_as_the_most_bytes_is_read() -> None:
