@@ -82,16 +82,15 @@ class ConnectionSettings:
 
 def read_connection_settings(
     value_of: Callable[[ConfigKey], Value],
-    listener_limits: Mapping[str, str],
+    listener_limits: Iterable[tuple[ListenerLimit, str]],
     listeners: Iterable[str],
 ) -> ConnectionSettings:
-    """``listener_limits``: the texts of limits of listeners, by key. Limits of a listener that is
-    not in ``listeners`` are left out. Raises ApiError INVALID_CONFIG."""
+    """``listener_limits``: with their texts. Limits of a listener that is not in ``listeners`` are
+    left out. Raises ApiError INVALID_CONFIG."""
     names = {name.lower(): name for name in listeners}
     found: dict[str, dict[str, int]] = {base.name: {} for base in _OF_LISTENERS}
-    for key_name, text in listener_limits.items():
-        limit = listener_limit(key_name)
-        if limit is not None and limit.listener in names:
+    for limit, text in listener_limits:
+        if limit.listener in names:
             found[limit.base.name][names[limit.listener]] = cast(int, limit.key.parse(text))
     return ConnectionSettings(
         max_connections=cast(int, value_of(MAX_CONNECTIONS)),

@@ -190,8 +190,8 @@ def effective_connection_settings(
         for name, text in layer.items():
             limit = listener_limit(name)
             if limit is not None:
-                of_listeners[limit.key.name] = text
-    return read_connection_settings(value_of, of_listeners, listeners)
+                of_listeners[limit.key.name] = limit, text
+    return read_connection_settings(value_of, of_listeners.values(), listeners)
 
 
 def unclean_election_enabled(image: MetadataImage, topic: str, static: Mapping[str, str]) -> bool:

@@ -154,7 +154,7 @@ class OpenConnections:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None] | None:
         early, self._early = self._early, None
-        if early is not None or any(each in (CLUSTER, self._own) for each in delta.changed_configs):
+        if any(each in (CLUSTER, self._own) for each in delta.changed_configs):
             settings = effective_connection_settings(
                 image,
                 static=self._config.raw,

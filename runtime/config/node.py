@@ -297,13 +297,13 @@ class _Reader:
         """None if there are faults."""
         names = [*(listener.name for listener in listeners), *controller_names]
         known = {name.lower() for name in names}
-        limits = {}
+        limits = []
         for key, text in self._raw.items():
             limit = listener_limit(key)
             if limit is not None and limit.listener not in known:
                 self._faults.append(f"{key}: there is no such listener")
             elif limit is not None:
-                limits[key] = text
+                limits.append((limit, text))
         try:
             return read_connection_settings(
                 self._value_of,

@@ -366,6 +366,23 @@ async def test_refusals_are_told_once_a_second_with_the_number_of_the_others(
 
 
 @virtual
+async def test_displaced_connections_are_told_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(two_listeners(max_connections="3"))
+    bench.come(*clients(3))
+    lines = []
+    with caplog.at_level(logging.WARNING):
+        for pause_s in (0.0, 0.0, 1.0):
+            await asyncio.sleep(pause_s)
+            caplog.clear()
+            bench.come(Fake("broker", listener_name="BROKERS"))
+            lines.append(caplog.text.partition("closing ")[2].strip())
+    line = "10.0.0.1:5: max.connections is exceeded, and it was used least recently"
+    assert lines == [line, "", f"{line} (1 more since the last such line)"]
+
+
+@virtual
 async def test_the_addresses_that_were_refused_last_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -67,10 +67,22 @@ def test_as_the_twin(events: list[tuple[str, str]], most: int) -> None:
                 assert queue.push(number, argument) == twin.push(number, argument)
             elif what == "pop" and queue:
                 assert queue.pop() == twin.pop()
-            elif what == "remove" and int(argument) < len(addresses):
-                queue.remove(int(argument), addresses[int(argument)])
-                twin.remove(int(argument), addresses[int(argument)])
+            elif what == "remove" and addresses:  # it may not wait any more
+                number = int(argument) % len(addresses)
+                queue.remove(number, addresses[number])
+                twin.remove(number, addresses[number])
             assert len(queue) == sum(len(each) for _, each in twin.lists) <= most
+
+
+def test_a_connection_that_does_not_wait_is_removed_without_effect() -> None:
+    """It was let in before it left, as was all that waited of its address or not."""
+    queue = FairQueue[int]()
+    for number, address in enumerate("aab"):
+        queue.push(number, address)
+    assert [queue.pop(), queue.pop()] == [0, 2]
+    queue.remove(0, "a")
+    queue.remove(2, "b")
+    assert (len(queue), queue.pop(), len(queue)) == (1, 1, 0)
 
 
 def test_a_flood_from_one_address_delays_another_by_one_turn_and_keeps_it_not_out() -> None:

@@ -62,8 +62,8 @@ def test_as_a_twin_that_keeps_the_list_of_all_connections(
     present: list[tuple[str, str]] = []
     for event in events:
         if isinstance(event, int):
-            if event < len(present):
-                counted.release(*present.pop(event))
+            if present:
+                counted.release(*present.pop(event % len(present)))
             continue
         by_listener = Counter(listener for listener, _ in present)
         by_address = Counter(address for _, address in present)

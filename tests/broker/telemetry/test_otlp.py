@@ -214,6 +214,13 @@ def test_attributes_may_be_true_or_false(content: bytes, text: str) -> None:
     assert read(within(metric, 2, 2, 1)) == [Point("m", (("k", text),), 1.0, False)]
 
 
+def test_a_point_without_a_value_is_none() -> None:
+    """It may say that nothing was recorded."""
+    attribute = within(field(1, BYTES, b"k") + within(field(1, BYTES, b"v"), 2), 7)
+    metric = field(1, BYTES, b"m") + within(within(attribute, 1) + within(ONE, 1), 5)
+    assert read(within(metric, 2, 2, 1)) == [Point("m", (), 1.0, False)]
+
+
 def test_an_attribute_may_be_a_fraction() -> None:
     attribute = within(field(1, BYTES, b"k") + within(ONE, 2), 7)
     metric = field(1, BYTES, b"m") + within(attribute + ONE, 1, 5)
