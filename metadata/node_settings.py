@@ -462,6 +462,12 @@ class NodeSettings(ShareSettings):
         "Where traces are sent by OTLP over HTTP, for example http://collector:4318. Empty: as "
         "OTEL_EXPORTER_OTLP_ENDPOINT says, or http://localhost:4318.",
     )
+    telemetry_traces_header = string(
+        "",
+        "The header in which producers tell the trace of a request, in W3C's format, for example "
+        "traceparent. It is read from the first record of a Produce request, unless the record is "
+        "compressed. Such a request is traced if its producer traces it. Empty: no header is read.",
+    )
     # The log.
     log_retention_check_interval_ms = long(
         300000,

@@ -21,6 +21,12 @@ REPLICATE: Final = "replicate"
 class Span(Protocol):
     """A step of a sampled request. A span that is never ended is not exported."""
 
+    @property
+    def context(self) -> str:
+        """What another process needs to add a step to this one: a ``traceparent`` of W3C's Trace
+        Context."""
+        ...
+
     def child(self, name: str, attributes: Attributes, *, began_s_ago: float = 0.0) -> Span:
         """A step within this one, which begins now or has begun so long ago."""
         ...
@@ -43,10 +49,26 @@ class Tracer(Protocol):
         """The span of the request whose handler runs at this moment."""
         ...
 
-    def begin(self, name: str, attributes: Attributes, *, of_follower: bool) -> Span | None:
+    @property
+    def context_header(self) -> str:
+        """The header of a record in which clients tell the context of their own span. Empty: no
+        header is read."""
+        ...
+
+    def begin(
+        self, name: str, attributes: Attributes, *, of_follower: bool, context: str = ""
+    ) -> Span | None:
         """The span of a request that has just come; None if it is not sampled.
 
         ``of_follower``: another broker fetches. That is traced while a traced batch waits for its
         followers, and at no other time.
+
+        ``context``: of the client's span. Then the client has decided whether the request is
+        sampled. A text that is no context counts as none.
         """
+        ...
+
+    def join(self, name: str, attributes: Attributes, context: str) -> Span | None:
+        """A step of another process's request, whose ``Span.context`` is given; None if the text is
+        no context."""
         ...

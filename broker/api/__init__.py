@@ -78,6 +78,7 @@ from broker.api import (
 from broker.api.charging import charge, take_up
 from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
+from broker.api.trace_context import context_of
 from broker.metrics import RequestMeter
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller, Plane
@@ -87,6 +88,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
 from stele.wire.kafka.messages.fetch import FetchRequest
+from stele.wire.kafka.messages.produce import ProduceRequest
 from world.tracing import Span, Tracer
 
 logger = logging.getLogger(__name__)
@@ -394,7 +396,12 @@ def _begin(
         "stele.listener": request_context.connection.listener_name,
     }
     of_follower = isinstance(message, FetchRequest) and fetch.is_of_follower(message)
-    return tracer.begin(ApiKey(header.api_key).name, attributes, of_follower=of_follower)
+    context = ""
+    if tracer.context_header and isinstance(message, ProduceRequest):
+        context = context_of(message, tracer.context_header)
+    return tracer.begin(
+        ApiKey(header.api_key).name, attributes, of_follower=of_follower, context=context
+    )
 
 
 def _end(span: Span, took_s: float, local_s: float | None) -> None:

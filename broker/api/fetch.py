@@ -3,7 +3,7 @@
 Deviations: only brokers get a fetch session, by their broker epoch and for one connection; others
 get the session id 0 (KIP-227 allows that);
 a follower outside of the ISR serves no consumer (KIP-392); nothing is tiered.
-Followers get tagged fields of ours, ``dropped_end`` and ``producers``, and send
+Followers get tagged fields of ours, ``dropped_end``, ``producers`` and ``traced``, and send
 ``producers_after``.
 """
 
@@ -39,6 +39,7 @@ from stele.wire.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
     ProducersPart,
+    TracedBatch,
 )
 from storage.turns import SLICE_STEPS, finished
 
@@ -214,6 +215,9 @@ def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> P
     producers = None
     if result.producers is not None:
         producers = ProducersPart(result.producers.data, result.producers.after)
+    traced = None
+    if result.traced is not None:
+        traced = TracedBatch(result.traced.base_offset, result.traced.context)
     return PartitionData(
         partition_index=result.id.partition,
         error_code=error,
@@ -231,6 +235,7 @@ def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> P
         records=result.records,
         dropped_end=result.dropped_end,
         producers=producers,
+        traced=traced,
     )
 
 

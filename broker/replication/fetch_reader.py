@@ -14,6 +14,7 @@ from broker.partition.machine import PartitionMachine
 from broker.replication.fetch_session import FetchSession
 from broker.replication.fetch_waiting import WaitingFetch
 from broker.replication.leader_throttle import LeaderThrottle, is_held_back
+from broker.replication.produce_tracing import traced_from
 from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from broker.replication.replicas import Replicas
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
@@ -219,6 +220,8 @@ class FetchReader:
             result.error = ErrorCode.KAFKA_STORAGE_ERROR
         if session is not None:
             self._judge_rest(replica, entry, session, result)
+        if replica.traced is not None and fetch.is_follower:
+            result.traced = traced_from(replica, entry.fetch_offset)
         result.high_watermark = machine.high_watermark
         result.last_stable_offset = machine.last_stable_offset
         return result

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
+from broker.replication.fetcher_session import FetcherSession, SentFetch
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.leader_connection import LeaderConnection
@@ -27,6 +27,7 @@ from stele.wire.kafka.messages import fetch as wire
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 from storage.log import PartitionLog
+from world.tracing import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -39,63 +40,6 @@ one answer may ask for thousands."""
 
 Connect = Callable[[int], Awaitable[LeaderConnection]]
 """Opens a connection to a broker by id. Raises OSError, ApiError."""
-
-
-class _Request:
-    """A request that was sent: the ``Outcome`` of its answer."""
-
-    __slots__ = ("_heard", "error", "number", "response")
-
-    def __init__(self, number: int, heard: Callable[[], None]) -> None:
-        self.number = number
-        self.response: wire.FetchResponse | None = None
-        self.error: Exception | None = None
-        self._heard = heard
-
-    def done(self) -> bool:
-        return self.response is not None or self.error is not None
-
-    def set_result(self, result: wire.FetchResponse, /) -> None:
-        self.response = result
-        self._heard()
-
-    def set_exception(self, exception: Exception, /) -> None:
-        self.error = exception
-        self._heard()
-
-
-class _Session:
-    """The client's half of one fetch session, which lives as long as its connection."""
-
-    def __init__(self, connection: LeaderConnection) -> None:
-        self.connection = connection
-        self.id = INVALID_SESSION_ID
-        self.epoch = INITIAL_EPOCH
-        self.in_flight: deque[_Request] = deque()  # oldest first
-        self.sent = 0
-        # Whether records or starts are being made durable. No answer is taken meanwhile, and
-        # nothing is sent.
-        self.is_busy = False
-        self.unflushed = 0  # directories whose flush is under way
-        self.starts: asyncio.Task[None] | None = None  # writes log starts and dropped ends
-        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_over(self) -> bool:
-        return self.failure.done()
-
-    def fail(self, error: Exception) -> None:
-        if not self.failure.done():
-            self.failure.set_exception(error)
-
-    async def end(self) -> None:
-        if not self.failure.cancel() and not self.failure.cancelled():
-            # known: the caller that waits for it may have been cancelled itself
-            self.failure.exception()
-        self.connection.close()
-        if self.starts is not None:
-            self.starts.cancel()
-            await asyncio.gather(self.starts, return_exceptions=True)
 
 
 class PeerFetcher:
@@ -112,8 +56,10 @@ class PeerFetcher:
         count: Callable[[Verdict], None],
         on_corrupt: ReportCorrupt,
         throttle: FollowerThrottle,
+        tracer: Tracer | None,
     ) -> None:
         self._leader_id = leader_id
+        self._tracer = tracer
         self._throttle = throttle
         self._broker_id = broker_id
         self._config = config
@@ -130,7 +76,7 @@ class PeerFetcher:
         self._resting: dict[PartitionId, asyncio.TimerHandle] = {}
         # Partitions that wait for quota, in order; out of the session meanwhile.
         self._held: dict[PartitionId, None] = {}
-        self._session: _Session | None = None
+        self._session: FetcherSession | None = None
         self._is_nudged = False
         self._is_at_work = False
         self._task: asyncio.Task[None] | None = None
@@ -143,7 +89,9 @@ class PeerFetcher:
         """Follow a partition in an epoch; again with every new epoch."""
         self._end_rest(replica.id)
         backoff_s = self._config.replica_fetch_backoff_ms / 1000
-        self._following[replica.id] = Following(replica, leader_epoch, backoff_s, self._on_corrupt)
+        self._following[replica.id] = Following(
+            replica, leader_epoch, backoff_s, self._on_corrupt, self._tracer
+        )
         self._tell(replica.id)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
@@ -234,9 +182,9 @@ class PeerFetcher:
     async def _run(self) -> None:
         backoff = node_backoff()
         while True:
-            session: _Session | None = None
+            session: FetcherSession | None = None
             try:
-                session = _Session(await self._connect(self._leader_id))
+                session = FetcherSession(await self._connect(self._leader_id))
                 await self._follow(session)
             except (OSError, ApiError) as error:
                 logger.info("fetching from broker %d: %s", self._leader_id, error)
@@ -250,7 +198,7 @@ class PeerFetcher:
                     await session.end()
             await asyncio.sleep(backoff.next_s())
 
-    async def _follow(self, session: _Session) -> None:
+    async def _follow(self, session: FetcherSession) -> None:
         """Fetch over one connection until it fails. Raises its error.
 
         The work is done where something happens: when an answer comes, when records are durable,
@@ -278,7 +226,7 @@ class PeerFetcher:
         if self._session is not None:
             self._go_on(self._session)
 
-    def _go_on(self, session: _Session) -> None:
+    def _go_on(self, session: FetcherSession) -> None:
         """Take the answers that are there and send what may be sent."""
         if self._is_at_work:
             return
@@ -296,7 +244,7 @@ class PeerFetcher:
         finally:
             self._is_at_work = False
 
-    def _settle_news(self, session: _Session) -> bool:
+    def _settle_news(self, session: FetcherSession) -> bool:
         """Have records of an earlier leader, or of this broker as a leader, made durable.
 
         Returns whether there are any. Anything may have changed when they are durable.
@@ -309,7 +257,7 @@ class PeerFetcher:
             self._make_durable(session, unsettled, rests=True)
         return bool(unsettled)
 
-    def _may_send(self, session: _Session) -> bool:
+    def _may_send(self, session: FetcherSession) -> bool:
         if session.in_flight:
             # Behind a waiting one only with news, and once the session has an id.
             return (
@@ -320,14 +268,14 @@ class PeerFetcher:
         away = len(self._resting) + len(self._held)
         return len(self._following) > away or bool(self._forgotten)
 
-    def _send(self, session: _Session) -> None:
+    def _send(self, session: FetcherSession) -> None:
         session.sent += 1
-        sent = _Request(session.sent, lambda: self._go_on(session))
+        sent = SentFetch(session.sent, lambda: self._go_on(session))
         session.connection.fetch(self._request(session), sent)
         session.in_flight.append(sent)
         session.epoch = next_epoch(session.epoch)
 
-    def _request(self, session: _Session) -> wire.FetchRequest:
+    def _request(self, session: FetcherSession) -> wire.FetchRequest:
         config = self._config
         topics: dict[bytes, wire.FetchTopic] = {}
         for partition in self._news:
@@ -360,7 +308,7 @@ class PeerFetcher:
 
     # -------------------------------------------------------------------------- an answer
 
-    def _take(self, session: _Session, answered: _Request) -> None:
+    def _take(self, session: FetcherSession, answered: SentFetch) -> None:
         """Do what an answer asks for, and have the records made durable. Raises its error."""
         response, number = answered.response, answered.number
         if response is None:
@@ -382,7 +330,7 @@ class PeerFetcher:
 
     def _take_entries(
         self,
-        session: _Session,
+        session: FetcherSession,
         number: int,
         entries: Iterator[tuple[PartitionId, wire.PartitionData]],
         written: list[Following],
@@ -414,7 +362,7 @@ class PeerFetcher:
 
     def _take_on(
         self,
-        session: _Session,
+        session: FetcherSession,
         number: int,
         entries: Iterator[tuple[PartitionId, wire.PartitionData]],
         written: list[Following],
@@ -439,7 +387,7 @@ class PeerFetcher:
             self._throttle.fetched(following.replica, verdict.written_bytes)
 
     def _make_durable(
-        self, session: _Session, written: Sequence[Following], *, rests: bool = False
+        self, session: FetcherSession, written: Sequence[Following], *, rests: bool = False
     ) -> None:
         """Have the logs made durable: a position that is told acknowledges all below it.
 
@@ -469,7 +417,7 @@ class PeerFetcher:
             self._persist_bounds(session, written, rests=rests)
 
     def _persist_bounds(
-        self, session: _Session, written: Sequence[Following], *, rests: bool
+        self, session: FetcherSession, written: Sequence[Following], *, rests: bool
     ) -> None:
         """Records that the leader has deleted stay deleted here: then the new start is reported,
         too. The leader's dropped end becomes that of this log."""
@@ -504,12 +452,14 @@ class PeerFetcher:
                 self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
 
     def _made_durable(
-        self, session: _Session, written: Sequence[Following], *, rests: bool
+        self, session: FetcherSession, written: Sequence[Following], *, rests: bool
     ) -> None:
         if session.is_over:
             return
         for following in written:
             partition = following.replica.id
+            if following.copying is not None:
+                following.copied()
             if self._following.get(partition) is not following or partition in self._resting:
                 continue
             if following.is_durable:
@@ -535,8 +485,10 @@ class Fetchers:
         count: Callable[[Verdict], None],
         on_corrupt: ReportCorrupt,
         throttle: FollowerThrottle,
+        tracer: Tracer | None,
     ) -> None:
         self._broker_id = broker_id
+        self._tracer = tracer
         self._throttle = throttle
         self._config = config
         self._connect = connect
@@ -564,6 +516,7 @@ class Fetchers:
                 count=self._count,
                 on_corrupt=self._on_corrupt,
                 throttle=self._throttle,
+                tracer=self._tracer,
             )
         peer.assign(replica, leader_epoch)
 

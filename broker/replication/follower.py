@@ -6,12 +6,14 @@ import logging
 import sys
 from typing import Final, NamedTuple
 
+from broker.replication.produce_tracing import CopySpans
 from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Buffer
 from storage.errors import CorruptLogError
 from storage.producer_handover import FIRST, HandedProducers, ProducersPart
+from world.tracing import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,8 @@ class Following:
         "_told_after",
         "_told_offset",
         "_told_start",
+        "_tracer",
+        "copying",
         "cuts",
         "leader_epoch",
         "replica",
@@ -62,13 +66,21 @@ class Following:
     )
 
     def __init__(
-        self, replica: Replica, leader_epoch: int, backoff_s: float, on_corrupt: ReportCorrupt
+        self,
+        replica: Replica,
+        leader_epoch: int,
+        backoff_s: float,
+        on_corrupt: ReportCorrupt,
+        tracer: Tracer | None,
     ) -> None:
         """``backoff_s``: ``replica.fetch.backoff.ms``, for what does not pass by itself."""
         self.replica = replica
         self.leader_epoch = leader_epoch
         self._backoff_s = backoff_s
         self._on_corrupt = on_corrupt
+        self._tracer = tracer
+        # The newest traced batch, while it is written and not on disk.
+        self.copying: CopySpans | None = None
         # The number of the request that last named this partition. Answers to earlier ones are
         # about another position or epoch.
         self.told_in = NONE_YET
@@ -183,9 +195,20 @@ class Following:
         if written:
             self._begin_with_batch(records)
             self._inherit_dropped_end(data)
+        spans = None
+        if data.traced is not None and self._tracer is not None:
+            spans = CopySpans(self._tracer, self.replica, data.traced)
         self.replica.copy(records, data.high_watermark, data.log_start_offset)
+        if spans is not None and spans.written():
+            self.copying = spans
         self._check_start(data)
         return Verdict(moved=written > 0 or self.has_bounds_to_write, written_bytes=written)
+
+    def copied(self) -> None:
+        """The traced batch is on disk, or cannot be brought there."""
+        spans, self.copying = self.copying, None
+        if spans is not None:
+            spans.synced("" if self.is_durable else ErrorCode.KAFKA_STORAGE_ERROR.name)
 
     def _inherit_dropped_end(self, data: wire.PartitionData) -> None:
         log = self.replica.log

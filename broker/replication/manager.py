@@ -172,6 +172,7 @@ class ReplicaManager(ReplicaEvents):
             broker_epoch=self._broker_epoch,
             count=self._count_copied,
             on_corrupt=self.corrupt,
+            tracer=self._world.tracer,
         )
         self._proposer = IsrProposer(
             broker_id=self._broker_id,

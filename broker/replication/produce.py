@@ -14,6 +14,7 @@ from broker.replication.produce_tracing import (
     begin_append,
     begin_replicate,
     begin_sync,
+    note_traced,
 )
 from broker.replication.recompression import Recompressed, Recompression, target_of
 from broker.replication.refusal_log import RefusalLog
@@ -545,6 +546,8 @@ class ProduceRequests:
             counters.bytes_in += header.size_bytes
             replica.traffic.messages_in += header.record_count
             replica.traffic.bytes_in += header.size_bytes
+            if entry.span is not None:
+                note_traced(entry.span, replica, appended.base_offset)
             effects = replica.machine.appended(replica.position, self._replicas.now_ms())
             self._replicas.carry_out(replica, effects)
         return appended.last_offset + 1

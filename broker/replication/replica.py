@@ -10,7 +10,7 @@ from broker.partition.effects import LogPosition
 from broker.partition.machine import PartitionMachine
 from broker.partition.progress import Attendance
 from broker.replication.traffic import TopicTraffic
-from broker.replication.types import LeaderHint
+from broker.replication.types import LeaderHint, TracedBatch
 from metadata.topic_config import TopicConfig
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
@@ -102,6 +102,7 @@ class Replica:
         "throttled_as_follower",
         "throttled_as_leader",
         "topic",
+        "traced",
         "traffic",
         "watchers",
     )
@@ -124,6 +125,8 @@ class Replica:
         # Whether replication is throttled here, by the topic's lists.
         self.throttled_as_leader = False
         self.throttled_as_follower = False
+        # The newest batch of a traced request. Followers that lack it are told its context.
+        self.traced: TracedBatch | None = None
         self.machine = machine
         self.directory = directory
         # The directory whose log is marked on disk as the replica's. It differs from ``directory``

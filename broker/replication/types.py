@@ -89,6 +89,14 @@ Cancel = Callable[[], None]
 """Withdraws a waiting request, e.g. when its connection closed; harmless once it is answered."""
 
 
+class TracedBatch(NamedTuple):
+    """A batch whose request is traced."""
+
+    base_offset: int
+    leader_epoch: int  # in which it was appended
+    context: str  # of the request's span
+
+
 class EpochEnd(NamedTuple):
     epoch: int
     end_offset: int
@@ -116,6 +124,8 @@ class FetchResult:
     dropped_end: int = -1
     # Told to a follower that begins anew: what its log will not tell.
     producers: ProducersPart | None = None
+    # Told to a follower that may get this batch.
+    traced: TracedBatch | None = None
     # The follower is not in sync, and the leader's quota for such replicas is used up.
     awaits_quota: bool = False
 

@@ -7,11 +7,13 @@ is the length -1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from stele.wire import native
 from stele.wire.batch_errors import CorruptBatchError
 from stele.world import Buffer
+
+B = TypeVar("B", bytes, memoryview)
 
 Header = tuple[str, bytes | None]
 """Name and value of a record's header. Names may repeat."""
@@ -209,7 +211,31 @@ def _negative_length(size: int) -> CorruptBatchError:
     return CorruptBatchError(f"a length of {-(size + 1 >> 1)}")
 
 
-def _read_long_varint(data: bytes, position: int) -> tuple[int, int]:
+def first_header(body: memoryview, name: bytes, *, among: int = 32) -> bytes | None:
+    """The value of a header of the first record in a decompressed body, which need not be sound.
+    None: the first ``among`` headers have none of this name.
+
+    Raises CorruptBatchError. It takes no longer for a large record.
+    """
+    try:
+        _, position = _read_long_varint(body, 0)
+        position += 1  # attributes
+        for _ in range(2):  # deltas
+            _, position = _read_long_varint(body, position)
+        for _ in range(2):  # key and value
+            _, position = _read_bytes(body, position)
+        count, position = _read_long_varint(body, position)
+        for _ in range(min(count >> 1, among)):
+            found, position = _read_bytes(body, position)
+            value, position = _read_bytes(body, position)
+            if found is not None and bytes(found) == name:
+                return None if value is None else bytes(value)
+    except IndexError:
+        raise CorruptBatchError("the batch ends inside a record") from None
+    return None
+
+
+def _read_long_varint(data: Buffer, position: int) -> tuple[int, int]:
     """A varint of any size up to 64 bits, still in zigzag, and the position after it."""
     value = shift = 0
     while True:
@@ -226,7 +252,7 @@ def _read_long_varint(data: bytes, position: int) -> tuple[int, int]:
     return value, position
 
 
-def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+def _read_bytes(data: B, position: int) -> tuple[B | None, int]:
     size, position = _read_long_varint(data, position)
     if size == _NULL:
         return None, position

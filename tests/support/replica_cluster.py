@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -57,6 +58,7 @@ from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from tests.support.batches import make_batch
 from tests.support.fetches import AskedFetch, Done
+from world.tracing import Tracer
 
 T = TypeVar("T")
 
@@ -85,6 +87,7 @@ class Node:
         self.image: MetadataImage = EMPTY
         self.epoch = -1
         self.lease = True
+        self.tracer: Tracer | None = None  # from its next start on
         self.deposed = False  # leads nothing, though its image may say that it does
         self.failed_directories: list[str] = []
         self.corrupt: list[PartitionId] = []  # what had to be reported, each time there was more
@@ -113,7 +116,7 @@ class Node:
         await self.process.run(self._start())
 
     async def _start(self) -> None:
-        world = self.process.world
+        world = replace(self.process.world, tracer=self.tracer)
         lost = {each.path for each in self.unopened}
         paths = [path for path in self.cluster.directories if path not in lost]
         self.directories = [self._open(path) for path in paths]

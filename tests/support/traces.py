@@ -12,7 +12,13 @@ from runtime.real.tracing import OtelTracer
 class Exported:
     """The tracer, and the spans that have ended, in the order of their ends."""
 
-    def __init__(self, ratio: float = 1.0, choose: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        ratio: float = 1.0,
+        choose: Callable[[], float] = lambda: 0.0,
+        *,
+        context_header: str = "",
+    ) -> None:
         sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
         export: Any = importlib.import_module("opentelemetry.sdk.trace.export")
         memory: Any = importlib.import_module(
@@ -21,7 +27,7 @@ class Exported:
         self._exporter = memory.InMemorySpanExporter()
         provider = sdk.TracerProvider()
         provider.add_span_processor(export.SimpleSpanProcessor(self._exporter))
-        self.tracer = OtelTracer(provider, ratio, choose)
+        self.tracer = OtelTracer(provider, ratio, choose, context_header=context_header)
 
     @property
     def spans(self) -> list[Any]:

@@ -62,6 +62,7 @@ async def test_only_as_many_replicas_are_asked_for_as_there_is_quota_for(
             count=lambda _: None,
             on_corrupt=lambda *_: None,
             throttle=throttle,
+            tracer=None,
         )
         for replica in list(node.manager):
             replica.throttled_as_follower = True

@@ -134,6 +134,7 @@ async def fetching(cluster: ReplicaCluster, act: Act, rate: int = LONG_MAX) -> N
             count=lambda _: None,
             on_corrupt=lambda *_: None,
             throttle=throttle,
+            tracer=None,
         )
         await act(leader, fetcher, node)
         await fetcher.stop()

@@ -33,7 +33,7 @@ def following(scenario: Scenario) -> None:
         await until(node.holds)
 
         async def inside() -> None:
-            await scenario(Following(node.replica(), 0, BACKOFF_S, _nothing_is_corrupt))
+            await scenario(Following(node.replica(), 0, BACKOFF_S, _nothing_is_corrupt, None))
 
         await node.process.run(inside())
 
@@ -381,7 +381,7 @@ async def test_a_dropped_end_from_an_earlier_leader_must_be_on_disk_too(each: Fo
     each.take(data)
     directory = each.replica.directory
     await directory.flush()
-    later = Following(each.replica, 1, BACKOFF_S, _nothing_is_corrupt)
+    later = Following(each.replica, 1, BACKOFF_S, _nothing_is_corrupt, None)
     assert (later.is_durable, later.has_bounds_to_write) == (False, True)
     await directory.persist_start_offsets()
     assert (later.is_durable, later.has_bounds_to_write) == (True, False)

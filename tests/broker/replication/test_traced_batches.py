@@ -1,14 +1,19 @@
-"""The spans of a traced batch at its leader."""
+"""The spans of a traced batch at its leader and at its followers."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import FrameType
+
 import pytest
 
+from broker.replication.produce_tracing import traced_from
 from broker.replication.types import ProduceEntry, ProduceResult
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
-from tests.support.replication import with_topic
+from tests.support.replication import ends, with_topic
 from tests.support.timing import until
 from tests.support.traces import Exported
 
@@ -82,3 +87,96 @@ async def test_a_batch_that_is_not_replicated_in_time_ends_its_wait(
     (replicate,) = exported.named("replicate")
     assert replicate.status.description == "REQUEST_TIMED_OUT"
     assert exported.tracer.replicating == 0
+
+
+async def start_with_tracers(cluster: ReplicaCluster) -> dict[int, Exported]:
+    """Start the followers again, each with a tracer that joins every trace and begins none."""
+    exported = {each: Exported(ratio=0.0) for each in (2, 3)}
+    for broker_id, each in exported.items():
+        node = cluster[broker_id]
+        node.kill()
+        cluster.fence(broker_id)
+        node.tracer = each.tracer
+        await node.start()
+        cluster.register(node)
+    await until(lambda: set(cluster.state().isr) == {1, 2, 3})
+    assert not any(each.spans for each in exported.values()), "nothing was traced yet"
+    return exported
+
+
+@with_topic
+async def test_followers_add_their_steps_to_the_trace(cluster: ReplicaCluster) -> None:
+    exported = await start_with_tracers(cluster)
+    leader = Exported()
+    assert await produced(cluster, leader, -1, make_batch()) is ErrorCode.NONE
+    await until(lambda: all(len(each.spans) == 2 for each in exported.values()))
+    (request,) = leader.named("PRODUCE")
+    for each in exported.values():
+        append, sync = each.spans
+        assert (append.name, sync.name) == ("append", "sync")
+        for step in each.spans:
+            assert step.context.trace_id == request.context.trace_id
+            assert step.parent.span_id == request.context.span_id
+            assert step.parent.is_remote
+            assert dict(step.attributes) == {"stele.topic": "orders", "stele.partition": 0}
+        assert append.end_time <= sync.start_time <= sync.end_time
+
+
+@with_topic
+async def test_a_batch_that_is_not_traced_brings_no_steps_of_followers(
+    cluster: ReplicaCluster,
+) -> None:
+    exported = await start_with_tracers(cluster)
+    assert await produced(cluster, Exported(), -1, make_batch()) is ErrorCode.NONE
+    await until(lambda: all(len(each.spans) == 2 for each in exported.values()))
+    for _ in range(3):
+        assert (await cluster[1].produce()).error is ErrorCode.NONE
+    assert all(len(each.spans) == 2 for each in exported.values())
+
+
+@with_topic
+async def test_a_follower_without_a_tracer_copies_a_traced_batch(cluster: ReplicaCluster) -> None:
+    assert await produced(cluster, Exported(), -1, make_batch()) is ErrorCode.NONE
+    assert all(cluster[each].replica().traced is None for each in (2, 3))
+
+
+@with_topic
+async def test_a_leader_tells_the_trace_to_followers_that_lack_the_batch_only(
+    cluster: ReplicaCluster,
+) -> None:
+    exported = Exported()
+    assert await produced(cluster, exported, -1, make_batch()) is ErrorCode.NONE
+    replica = cluster[1].replica()
+    traced = traced_from(replica, 0)
+    assert traced is not None
+    (request,) = exported.named("PRODUCE")
+    assert traced.context == (
+        f"00-{request.context.trace_id:032x}-{request.context.span_id:016x}-01"
+    )
+    assert traced_from(replica, 1) is None
+    replica.traced = traced._replace(leader_epoch=traced.leader_epoch - 1)
+    assert traced_from(replica, 0) is None, "the offset may be another batch's by now"
+    assert (await cluster[1].fetch(0)).traced is None, "of a consumer"
+
+
+@with_topic
+async def test_without_tracers_nothing_of_tracing_is_called(cluster: ReplicaCluster) -> None:
+    called: set[str] = set()
+    made = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal made
+        made += 1
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.name in ("tracing.py", "produce_tracing.py"):
+            called.add(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        for acks in (-1, 1, 0):
+            assert (await cluster[1].produce(acks=acks)).error is ErrorCode.NONE
+        await until(lambda: ends(cluster, 1, 2, 3) == [3, 3, 3])
+    finally:
+        sys.setprofile(None)
+    assert made > 1000, "calls were seen"
+    assert called == set()

@@ -50,6 +50,60 @@ def test_a_part_of_the_requests_is_sampled() -> None:
     assert [begun(tracer) is not None for _ in range(4)] == [True, True, False, False]
 
 
+CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("context", "is_sampled"),
+    [
+        (CONTEXT, True),
+        (CONTEXT.removesuffix("01") + "03", True),  # other flags say nothing about it
+        (CONTEXT.removesuffix("01") + "00", False),
+        ("01" + CONTEXT.removeprefix("00") + "-more", True),  # of a later version
+    ],
+)
+def test_a_client_decides_whether_its_request_is_traced(context: str, is_sampled: bool) -> None:
+    exported = Exported(ratio=0.0 if is_sampled else 1.0)
+    span = exported.tracer.begin("PRODUCE", {}, of_follower=False, context=context)
+    assert (span is not None) == is_sampled
+    if span is not None:
+        span.end()
+        (ended,) = exported.spans
+        assert ended.context.trace_id == int(CONTEXT[3:35], 16)
+        assert ended.parent.span_id == int(CONTEXT[36:52], 16)
+        assert ended.parent.is_remote
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "",
+        "x",
+        CONTEXT.upper(),
+        CONTEXT + "-more",
+        "ff" + CONTEXT.removeprefix("00"),
+        f"00-{'0' * 32}-b7ad6b7169203331-01",
+        f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01",
+    ],
+)
+def test_a_text_that_is_no_context_counts_as_none(context: str) -> None:
+    exported = Exported(ratio=0.5, choose=lambda: 0.5)
+    assert exported.tracer.begin("PRODUCE", {}, of_follower=False, context=context) is None
+    assert exported.tracer.join("append", {}, context) is None
+
+
+def test_a_step_joins_the_request_of_another_process(exported: Exported) -> None:
+    request, there = begun(exported.tracer), Exported(ratio=0.0)
+    step = there.tracer.join("append", {"stele.partition": 3}, request.context)
+    assert step is not None
+    step.end()
+    request.end()
+    (ended,), (whole,) = there.spans, exported.spans
+    assert ended.context.trace_id == whole.context.trace_id
+    assert ended.parent.span_id == whole.context.span_id
+    assert dict(ended.attributes) == {"stele.partition": 3}
+
+
 def test_a_followers_fetch_is_traced_while_a_batch_waits_and_linked_if_it_ends_the_wait(
     exported: Exported,
 ) -> None:
@@ -109,6 +163,9 @@ def test_without_the_packages_the_start_is_refused() -> None:
         "telemetry.traces.sample=0.01 needs OpenTelemetry, which is not installed: "
         "pip install 'stele-log[otel]', or set telemetry.traces.sample=0"
     )
+    config = from_settings(SETTINGS | {"telemetry.traces.header": "traceparent"})
+    with pytest.raises(ConfigError, match=r"traces\.header needs .* set no telemetry\.traces\.h"):
+        tracer_of(config)
 
 
 @pytest.mark.parametrize("ratio", ["-0.1", "1.1"])

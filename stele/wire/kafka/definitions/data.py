@@ -93,6 +93,9 @@ response
       producers ProducersPart @12+ #10002
         data bytes
         after int64 =-1
+      traced TracedBatch @12+ #10003
+        base_offset int64
+        context string
       aborted_transactions [AbortedTransaction]?
         producer_id int64
         first_offset int64

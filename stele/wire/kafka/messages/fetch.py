@@ -158,6 +158,14 @@ class ProducersPart(Struct):
         self.after = after
 
 
+class TracedBatch(Struct):
+    __slots__ = ("base_offset", "context")
+
+    def __init__(self, base_offset: int = 0, context: str = "") -> None:
+        self.base_offset = base_offset
+        self.context = context
+
+
 class AbortedTransaction(Struct):
     __slots__ = ("producer_id", "first_offset")
 
@@ -178,6 +186,7 @@ class PartitionData(Struct):
         "snapshot_id",
         "dropped_end",
         "producers",
+        "traced",
         "aborted_transactions",
         "preferred_read_replica",
         "records",
@@ -195,6 +204,7 @@ class PartitionData(Struct):
         snapshot_id: SnapshotId | None = None,
         dropped_end: int = -1,
         producers: ProducersPart | None = None,
+        traced: TracedBatch | None = None,
         aborted_transactions: list[AbortedTransaction] | None = None,
         preferred_read_replica: int = -1,
         records: Records = None,
@@ -209,6 +219,7 @@ class PartitionData(Struct):
         self.snapshot_id = snapshot_id
         self.dropped_end = dropped_end
         self.producers = producers
+        self.traced = traced
         self.aborted_transactions = aborted_transactions
         self.preferred_read_replica = preferred_read_replica
         self.records = records
@@ -275,6 +286,7 @@ API: Final = Api(
         LeaderIdAndEpoch,
         SnapshotId,
         ProducersPart,
+        TracedBatch,
         AbortedTransaction,
         PartitionData,
         FetchableTopicResponse,
