@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.maven import Coordinates, MavenError, fetched
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -30,6 +32,7 @@ collect_ignore = (
     else ["test_stream.py", "test_pipelines.py", "test_pipeline_runs.py", "test_connectors.py"]
 )
 
+KAFKA_SOURCE = Coordinates("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0")
 GATEWAY_WITHIN_S = 120.0
 CHEAP = [
     "spark.ui.enabled=false",
@@ -103,3 +106,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         stele.spark.register(session)
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_source(spark: SparkSession) -> None:
+    """Spark's own source and sink for Kafka, which is Kafka's client in Java."""
+    try:
+        folder = fetched(f"spark-kafka-{KAFKA_SOURCE.version}", [KAFKA_SOURCE])
+    except MavenError as error:
+        pytest.skip(str(error))
+    for name in ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2"):
+        (jar,) = folder.glob(f"{name}*.jar")
+        spark.sql(f"ADD JAR '{jar}'")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.maven import Coordinates, MavenError, fetched
 from chaos.cluster_security import ADMIN, MECHANISM
 from chaos.process_cluster import ProcessCluster
 from cli import main
@@ -40,7 +39,6 @@ SETTINGS = {
     "transaction.two.phase.commit.enable": "true",
 }
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-KAFKA_SOURCE = Coordinates("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0")
 USER = "copy-job"
 """Of the page, as the topics ``orders`` and ``copies`` are."""
 
@@ -117,18 +115,6 @@ def test_a_stream_copies_a_topic_exactly_once_with_the_rules_of_the_page(
         while len(found) < len(sent):
             found += [each.value for each in consumer.poll(timeout_ms=1000)]
     assert sorted(found, key=lambda value: int(value or b"-1")) == sent
-
-
-@pytest.fixture(scope="module")
-def kafka_source(spark: SparkSession) -> None:
-    """Spark's own source and sink for Kafka, which is Kafka's client in Java."""
-    try:
-        folder = fetched(f"spark-kafka-{KAFKA_SOURCE.version}", [KAFKA_SOURCE])
-    except MavenError as error:
-        pytest.skip(str(error))
-    for name in ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2"):
-        (jar,) = folder.glob(f"{name}*.jar")
-        spark.sql(f"ADD JAR '{jar}'")
 
 
 def test_the_client_in_java_logs_in_over_tls(

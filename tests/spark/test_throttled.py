@@ -24,7 +24,7 @@ pytestmark = pytest.mark.processes
 
 VALUES = StructType().add("value", StringType())
 RATE = 20_000.0
-AT_ONCE = 10
+AT_ONCE = 2
 """Seconds' worth of a quota that a client may have at once, after it was silent."""
 
 

@@ -139,7 +139,8 @@ async def test_a_request_that_is_cut_off_has_no_context(size: int) -> None:
     exported = Exported(ratio=0.0, context_header="traceparent")
     request = with_header()
     (data,) = request.topic_data[0].partition_data
-    data.records = bytes(data.records)[:size]
+    assert isinstance(data.records, bytes)
+    data.records = data.records[:size]
     answer = await traced(exported).client().call(produce.API, 9, request)
     assert answer.responses
     assert not exported.spans
