@@ -16,6 +16,7 @@ from typing import Any, Final
 from runtime.real.file_handles import FileHandles
 from runtime.real.held_directories import DirectoryHandle, HeldDirectories
 from runtime.real.helper import HelperDiedError, HelperProcess
+from runtime.real.kept_handles import KeptHandles
 from runtime.real.kernel_sync import GROUP_FILES, KernelSync, UnsupportedError
 from runtime.real.named_files import NamedFiles
 from runtime.real.sync_process import (
@@ -54,6 +55,7 @@ class RealFile:
     __slots__ = (
         "_doubts",
         "_handles",
+        "_kept",
         "_names",
         "_nowait",
         "_unsynced",
@@ -67,7 +69,13 @@ class RealFile:
     )
 
     def __init__(
-        self, path: str, fd: int, handles: FileHandles, names: NamedFiles, unsynced: UnsyncedFiles
+        self,
+        path: str,
+        fd: int,
+        handles: FileHandles,
+        names: NamedFiles,
+        unsynced: UnsyncedFiles,
+        kept: KeptHandles,
     ) -> None:
         self.path = path
         status = os.fstat(fd)
@@ -78,9 +86,11 @@ class RealFile:
         self._handles = handles
         self._names = names
         self._unsynced = unsynced
-        self.is_dirty = False
+        self._kept = kept
+        self.is_dirty = False  # whether it has bytes that no sync by its handle covers
         self.confirmed = 0
         names.opened(self)
+        kept.opened(self)
         self._nowait = bool(_NOWAIT)  # whether this file system can report what is in memory
         self._doubts = 0
         """So many more reads look first whether the bytes are in memory, since some were not. The
@@ -188,7 +198,13 @@ class RealFile:
         os.ftruncate(self._taken(), size)
         self.size = size
 
+    def sync_began(self) -> None:
+        """See ``NamedFile``."""
+        self.is_dirty = False
+
     def close(self) -> None:
+        if self.is_dirty and self.handle >= 0 and self._kept.keep(self):
+            self.handle, self.is_dirty = -1, False
         self.inode = None
         self._names.closed(self)
         self._handles.forget(self)
@@ -233,6 +249,7 @@ class RealDisk:
         self.names = NamedFiles()
         self.held = HeldDirectories[DirectoryHandle]()
         self._unsynced = UnsyncedFiles(self.held, waits=syncs_at_close)
+        self.kept = KeptHandles(self.handles, self.names, self._unsynced)
         self._syncs_in_kernel = syncs_in_kernel
         self._kernel: KernelSync | None = None
         self._syncer = HelperProcess("sync")
@@ -243,7 +260,7 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = _FLAGS | (os.O_CREAT if create else 0)
         fd = self.handles.open(path, flags)
-        return RealFile(path, fd, self.handles, self.names, self._unsynced)
+        return RealFile(path, fd, self.handles, self.names, self._unsynced, self.kept)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -257,13 +274,16 @@ class RealDisk:
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
         self.names.changed()
+        self.kept.renamed(source, target)
 
     def remove(self, path: str) -> None:
         os.remove(path)
         self.names.changed()
+        self.kept.removed(path)
 
     def remove_tree(self, path: str) -> None:
         self.names.changed()
+        self.kept.removed(path)
         self.handles.with_room(lambda: shutil.rmtree(path))
 
     def read_file(self, path: str) -> bytes:
@@ -443,6 +463,7 @@ class RealDisk:
             try:
                 self._kernel = KernelSync(self.names)
                 self._kernel.on_failed = self._on_failed
+                self.kept.is_on = True
             except UnsupportedError as reason:
                 self._leave_syncs_to_the_process(reason)
         if self._syncer.pid is None:
@@ -453,7 +474,8 @@ class RealDisk:
 
     def _leave_syncs_to_the_process(self, reason: UnsupportedError) -> None:
         logger.info("syncs are left to the helper process: %s", reason)
-        self._syncs_in_kernel = False
+        self._syncs_in_kernel = self.kept.is_on = False
+        self.kept.give_all_back()
 
     def _sync_in_kernel(self, paths: Sequence[str]) -> asyncio.Future[None] | None:
         """Begin a group; None if it cannot begin there. Raises OSError."""
@@ -477,6 +499,8 @@ class RealDisk:
                 await self._call_reader("discard", builtins.list(paths))
             finally:
                 self.names.changed()
+                for path in paths:
+                    self.kept.removed(path)
 
     async def warm(self, path: str, position: int, size: int) -> None:
         await self._call_reader("warm", path, position, size)
@@ -552,6 +576,8 @@ class RealDisk:
 
     def close(self) -> None:
         """End the helper processes, and wait for syncs under way. Idempotent."""
+        self.kept.is_on = False
+        self.kept.give_all_back()
         if self._kernel is not None:
             self._kernel.close()
         self._syncer.close()

@@ -137,6 +137,9 @@ class KernelSync:
                 opened.append(handle)
                 status = os.fstat(handle)
                 self._names.seen(path, status)
+                if (named := self._names.handle(path)) >= 0:
+                    targets.append(_Target(named, _FDSYNC, path, is_named=True))
+                    continue
                 kind = _FSYNC if stat.S_ISDIR(status.st_mode) else _FDSYNC
                 targets.append(_Target(handle, kind, path, is_named=False))
             if targets:

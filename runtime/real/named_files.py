@@ -21,8 +21,10 @@ class NamedFile(Protocol):
     """Negative: it was given back."""
     confirmed: int
     """The count of ``NamedFiles.changed`` at which ``path`` last named it."""
-    is_dirty: bool
-    """Whether it has bytes that no sync by its handle covers."""
+
+    def sync_began(self) -> None:
+        """A sync by the handle has begun."""
+        ...
 
 
 class NamedFiles:
@@ -49,6 +51,14 @@ class NamedFiles:
         if self._files.get(file.path) is file:
             del self._files[file.path]
 
+    def holds(self, file: NamedFile) -> bool:
+        """Whether no newer file was opened by its path."""
+        return self._files.get(file.path) is file
+
+    def replace(self, file: NamedFile, other: NamedFile) -> None:
+        """``other`` has taken over the handle of ``file``, which this object holds."""
+        self._files[file.path] = other
+
     def changed(self) -> None:
         """Some path may name another file than before."""
         self._changes += 1
@@ -63,7 +73,7 @@ class NamedFiles:
     def syncing(self, path: str) -> None:
         """A sync by the handle that ``handle`` returned has begun. The kernel holds the open file
         until it ends, and tells it every error so far."""
-        self._files[path].is_dirty = False
+        self._files[path].sync_began()
 
     def seen(self, path: str, status: os.stat_result) -> None:
         """``path`` names the file with this status."""

@@ -1,4 +1,5 @@
-"""Files whose handles were closed before a sync covered all of their bytes.
+"""Files whose handles were closed before a sync covered all of their bytes. ``kept_handles`` makes
+them rare.
 
 The kernel may forget such a file's inode under memory pressure, and with it the error of a write in
 the background. A handle that is opened later for the sync would not be told of it.

@@ -27,6 +27,7 @@ class Names(RuleBasedStateMachine):
         for directory in DIRECTORIES:
             (self.root / directory).mkdir()
         self.disk = RealDisk(max_handles=3)
+        self.disk.kept.is_on = True
         self.names = self.disk.names
         self.files: list[RealFile] = []
 

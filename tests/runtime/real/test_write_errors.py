@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import os
@@ -12,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from runtime.real import sync_process
-from runtime.real.disk import RealDisk
+from runtime.real.disk import RealDisk, RealFile
 from runtime.real.held_directories import HeldDirectories
 from runtime.real.helper import HelperProcess
+from runtime.real.kept_handles import KEPT_MAX
 from runtime.real.kernel_sync import GROUP_FILES
 from runtime.real.sync_process import Worker, tells_write_errors
 from tests.support.timing import until
@@ -76,6 +78,11 @@ class Scene:
             Path(path).touch()
         return paths
 
+    def close_unsynced(self, file: RealFile) -> None:
+        """There is one handle, so none is kept for the sync of the file."""
+        file.close()
+        self.disk.open(f"{self.root}/one more", create=True).close()
+
     async def call(
         self, helper: HelperProcess, kind: str, *arguments: object, handle: int | None = None
     ) -> None:
@@ -90,6 +97,15 @@ class Scene:
                 os.close(each)
             if self.gate is not None:
                 await self.gate.wait()
+
+
+def open_handles() -> set[int | None]:
+    """The inodes of this process's open files."""
+    inodes: set[int | None] = set()
+    for each in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            inodes.add(os.fstat(int(each)).st_ino)
+    return inodes
 
 
 @pytest.fixture
@@ -145,7 +161,7 @@ async def test_after_an_unsynced_handle_was_closed_the_file_system_is_synced(
     await scene.disk.sync([file.path])
     file.append([b"x"])
     if how == "closed":
-        file.close()
+        scene.close_unsynced(file)
     else:
         other = scene.disk.open(f"{scene.root}/a/g", create=True)  # there is one handle
         other.close()
@@ -164,12 +180,12 @@ async def test_a_sync_of_the_file_system_settles_what_was_closed_before_it(scene
     other = scene.disk.open(f"{scene.root}/a/g", create=True)
     await scene.disk.sync([file.path])
     file.append([b"x"])
-    file.close()
+    scene.close_unsynced(file)
     scene.gate = asyncio.Event()
     first = asyncio.ensure_future(scene.disk.sync([file.path]))
     await until(lambda: bool(scene.asked))
     other.append([b"x"])
-    other.close()
+    scene.close_unsynced(other)
     second = asyncio.ensure_future(scene.disk.sync([file.path]))
     await asyncio.sleep(0)
     assert scene.asked == ["sync_file_system"]  # the second waits for its turn
@@ -214,7 +230,7 @@ async def test_a_sync_on_the_loop_gets_the_error_of_one_under_way(scene: Scene) 
     file = scene.disk.open(f"{scene.root}/a/f", create=True)
     await scene.disk.sync([file.path])
     file.append([b"x"])
-    file.close()
+    scene.close_unsynced(file)
     scene.kernel.errors += 1
     scene.gate = asyncio.Event()
     first = asyncio.ensure_future(scene.disk.sync([file.path]))
@@ -240,6 +256,80 @@ async def test_an_owner_within_a_directory_is_told_apart(scene: Scene) -> None:
     with pytest.raises(SyncFailedError):
         await scene.disk.sync(scene.paths("a/metadata"))  # it is the directory's now
     release()
+
+
+async def test_the_handle_of_a_closed_file_is_kept_for_its_sync(tmp_path: Path) -> None:
+    """So an index at the end of a segment makes no sync one of the whole file system."""
+    disk = RealDisk()
+    release = disk.lock(f"{tmp_path}/.lock")
+    first = disk.open(f"{tmp_path}/first", create=True)
+    await disk.sync([first.path])
+    held = disk.held.of((first.path,))
+    assert held is not None
+    open_before = open_handles()
+    file = disk.open(f"{tmp_path}/index", create=True)
+    file.append([b"x"])
+    inode = file.inode
+    file.close()
+    assert open_handles() == open_before | {inode}
+    await disk.sync([file.path])
+    assert open_handles() == open_before
+    assert not held.is_owed
+    release()
+    disk.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "is_owed"), [("removed", False), ("replaced", False), ("renamed", True), ("many", True)]
+)
+async def test_a_kept_handle_is_closed_when_nobody_will_sync_its_path(
+    tmp_path: Path, how: str, is_owed: bool
+) -> None:
+    disk = RealDisk()
+    release = disk.lock(f"{tmp_path}/.lock")
+    other = disk.open(f"{tmp_path}/other", create=True)
+    await disk.sync([other.path])
+    held = disk.held.of((other.path,))
+    assert held is not None
+    disk.make_directory(f"{tmp_path}/tree")
+    file = disk.open(f"{tmp_path}/tree/f", create=True)
+    file.append([b"x"])
+    inode = file.inode
+    file.close()
+    assert inode in open_handles()
+    match how:
+        case "removed":
+            disk.remove_tree(f"{tmp_path}/tree")
+        case "replaced":
+            disk.rename(other.path, file.path)
+        case "renamed":
+            disk.rename(f"{tmp_path}/tree", f"{tmp_path}/later")
+        case _:
+            for number in range(KEPT_MAX):
+                each = disk.open(f"{tmp_path}/{number}", create=True)
+                each.append([b"x"])
+                each.close()
+    assert inode not in open_handles()
+    if disk.held.of((other.path,)).tells:  # type: ignore[union-attr]
+        assert held.is_owed == is_owed
+    release()
+    disk.close()
+
+
+async def test_a_file_that_is_opened_again_has_the_unsynced_bytes(tmp_path: Path) -> None:
+    disk = RealDisk()
+    release = disk.lock(f"{tmp_path}/.lock")
+    file = disk.open(f"{tmp_path}/f", create=True)
+    await disk.sync([file.path])
+    file.append([b"x"])
+    file.close()
+    again = disk.open(f"{tmp_path}/f")
+    dirty = [again.is_dirty]
+    await disk.sync([again.path])
+    dirty.append(again.is_dirty)
+    assert dirty == [True, False]
+    release()
+    disk.close()
 
 
 async def test_a_handle_closed_after_its_sync_owes_nothing(scene: Scene) -> None:
