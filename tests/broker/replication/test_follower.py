@@ -144,6 +144,18 @@ async def test_out_of_range_begins_anew_at_the_leaders_start(each: Following) ->
 
 
 @following
+async def test_out_of_range_of_an_unknown_range_rests(each: Following) -> None:
+    fill(each, (0, 2))
+    each.position(100)
+    assert each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE)) == Verdict(rest_s=BACKOFF_S)
+    assert each.replica.log.end_offset == 2
+    for start in (0, 1):  # of a leader whose log has been cut
+        each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=start))
+        assert (each.replica.log.start_offset, each.replica.log.end_offset) == (start, start)
+        each.position(100)
+
+
+@following
 async def test_each_cut_of_the_log_is_counted(each: Following) -> None:
     fill(each, (0, 5))
     each.position(100)
@@ -345,6 +357,24 @@ async def test_what_an_unclean_election_has_cost_transactions_is_reported(
     told = next(each for each in caplog.messages if "has cost" in each)
     assert "transactions of producers [3]" in told
     assert "markers of transactions of producers [2]" in told
+
+
+@pytest.mark.parametrize(("cut_to", "cost"), [(1, "producers [], and the markers"), (2, "")])
+@following
+async def test_a_marker_that_is_lost_alone_is_reported(
+    each: Following, caplog: pytest.LogCaptureFixture, cut_to: int, cost: str
+) -> None:
+    log = each.replica.log
+    end = end_marker_batch(1, 1, commit=False, coordinator_epoch=0, timestamp_ms=0)
+    for batch in (make_batch(producer=(1, 0, 0), is_transactional=True), end, make_batch()):
+        stamp(batch, 0, base_offset=log.end_offset, leader_epoch=0)
+        log.append_as_follower(batch)
+    each.replica.machine.copied(each.replica.position, log.end_offset)
+    each.position(1 << 20)
+    assert each.take(diverging(0, cut_to)).cut_transactions == (1 if cost else 0)
+    told = [each for each in caplog.messages if "has cost" in each]
+    assert len(told) == (1 if cost else 0)
+    assert all(cost in each for each in told)
 
 
 @following

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.replication.fetch_session import FetchSession
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from metadata.node_settings import RACK_AWARE_SELECTOR
 from stele.errors import ErrorCode
@@ -157,6 +158,10 @@ async def test_a_leader_sends_a_consumer_to_a_nearer_replica_that_has_the_offset
     await cluster[1].produce(acks=1)
     lags = await read(cluster[1], 2, nearby=near_2)
     assert (lags.error, lags.preferred_replica) == (0, -1)
+    began = cluster.simulation.now
+    lags = await read(cluster[1], 2, nearby=near_2, max_wait_ms=300, min_bytes=2)
+    assert (lags.error, lags.preferred_replica) == (0, -1)
+    assert cluster.simulation.now >= began + 0.3, "it has to wait for its bytes here"
     out = await read(cluster[1], 7, nearby=near_2)
     assert (out.error, out.preferred_replica) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
@@ -207,3 +212,22 @@ async def test_with_the_selector_followers_hear_at_once_of_committed_records(
     await asyncio.sleep(2)  # they wait again, for half a second each
     after = [session.epoch for session in cluster[1].sessions]
     assert [now - then for then, now in zip(before, after, strict=True)] <= [6, 6]
+    began = cluster.simulation.now
+    refused = asyncio.ensure_future(follow(cluster, 9))
+    assert (await refused).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.simulation.now == began, "an error is told at once"
+
+
+async def follow(cluster: ReplicaCluster, offset: int) -> FetchResult:
+    """The first fetch of a session of broker 2."""
+    entry = FetchEntry(P0, offset, 1 << 20, current_leader_epoch=0)
+
+    def begin(done: Done) -> None:
+        fetch = AskedFetch(
+            [], done, max_wait_ms=60_000, replica_id=2, replica_epoch=cluster[2].epoch
+        )
+        fetch.session = FetchSession(session_id=1, replica_id=2)
+        fetch.session.update([entry], [])
+        cluster[1].manager.fetch.begin(fetch)
+
+    return (await cluster[1].do(begin))[0]

@@ -14,7 +14,7 @@ from stele.ids import PartitionId, TopicPartition
 from storage.compaction.rewriting import emptied
 from tests.support.batches import header_of, make_batch
 from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
-from tests.support.replicated_transactions import Coordinator, marker
+from tests.support.replicated_transactions import NEW, Coordinator, batch, marker
 from tests.support.replication import with_topic
 from tests.support.timing import until
 
@@ -95,6 +95,33 @@ async def test_the_records_of_a_log_that_begins_within_a_batch_begin_there(
         return [each.offset async for loaded in hosted.records() for each in loaded.records]
 
     assert await leader.process.run(read()) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@with_topic
+async def test_the_ends_of_transactions_are_loaded_with_what_they_say(
+    cluster: ReplicaCluster, commit: bool
+) -> None:
+    leader = cluster[1]
+    Coordinator(leader)
+    await leader.produce(batch(0, 2), transaction=NEW)
+    await leader.produce()
+    assert await leader.mark(marker(commit=commit)) == [ErrorCode.NONE]
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+
+    async def read() -> list[tuple[list[int], int, bool | None]]:
+        return [
+            (
+                [each.offset for each in loaded.records],
+                loaded.producer_id,
+                None if loaded.marker is None else loaded.marker.commit,
+            )
+            async for loaded in hosted.records()
+        ]
+
+    found = await leader.process.run(read())
+    assert found == [([0, 1], 7, None), ([2], -1, None), ([3], 7, commit)]
 
 
 @with_topic

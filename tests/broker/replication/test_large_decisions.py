@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +16,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.replica_cluster import TOPIC, TOPIC_ID, Node, ReplicaCluster
 from tests.support.replication import with_brokers
 from tests.support.timing import until
+from world.disk import File
 
 COUNT = 7
 PARTITIONS = [PartitionId(TOPIC_ID, number) for number in range(COUNT)]
@@ -37,8 +39,9 @@ def look(node: Node) -> list[Seen]:
     return [seen(node.replica(each)) for each in PARTITIONS if node.holds(each)]
 
 
-async def steps(node: Node, *, stop_after: int = COUNT) -> list[list[Seen]]:
-    """Apply what the cluster has decided, and look after each step."""
+async def steps(node: Node, *, stop_after: int = COUNT, pause_s: float = 0.0) -> list[list[Seen]]:
+    """Apply what the cluster has decided, each step in a turn of its own, and look after each
+    step."""
     delta = MetadataDelta(node.image)
     for offset, record in node.cluster.records:
         if offset > node.image.offset:
@@ -51,6 +54,7 @@ async def steps(node: Node, *, stop_after: int = COUNT) -> list[list[Seen]]:
             found.append(look(node))
             if len(found) == stop_after:
                 await node.manager.stop()
+            await asyncio.sleep(pause_s)
         found.append(look(node))
 
     await node.process.run(apply())
@@ -134,6 +138,32 @@ async def test_logs_of_an_earlier_decision_are_not_made_between_the_steps(
     found = await steps(node)
     assert all(set(each) <= {Seen(True, 2), Seen(False, 3)} for each in found)
     await until(lambda: look(node) == [Seen(False, 3)] * COUNT)
+
+
+@with_brokers
+async def test_logs_that_could_not_be_made_are_not_made_between_the_steps(
+    cluster: ReplicaCluster,
+) -> None:
+    """Housekeeping tries again all the while."""
+    node = cluster[1]
+    disk = node.process.world.disk
+    open_file = disk.open
+
+    def refuse(path: str, *, create: bool = False) -> File:
+        if path.endswith(".log"):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return open_file(path, create=create)
+
+    disk.open = refuse  # type: ignore[method-assign]
+    cluster.create_topic(*([(1, 2, 3)] * COUNT))
+    await asyncio.sleep(1)
+    assert look(node) == []
+    disk.open = open_file  # type: ignore[method-assign]
+    cluster.commit(*elect(2), require(3), to=())
+    pause_s = cluster.config.replica_high_watermark_checkpoint_interval_ms / 1000 + 1
+    found = await steps(node, pause_s=pause_s)
+    assert [len(each) for each in found][:4] == [2, 4, 6, 7]
+    assert [set(each) for each in found[:4]] == [{Seen(False, 3)}] * 4
 
 
 @with_brokers

@@ -138,10 +138,12 @@ async def test_only_the_replicas_that_are_asked_for_are_described(cluster: Repli
     }
 
 
+@pytest.mark.parametrize("is_known", [True, False])
 @with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
 async def test_replicas_in_a_directory_that_is_not_open_are_described_without_sizes(
-    cluster: ReplicaCluster,
+    cluster: ReplicaCluster, is_known: bool
 ) -> None:
+    """Where it is known which one of the directories that are not open it is."""
     level = pb.FeatureLevelRecord(name="metadata.version", level=5)
     cluster.commit(pb.MetadataRecord(feature_level=level))
     cluster.create_topic((1,), (1,))
@@ -160,7 +162,10 @@ async def test_replicas_in_a_directory_that_is_not_open_are_described_without_si
     await node.stop()
     cluster.fence(1)
     directory_id = decode_uuid(node.directory_id(OTHER_DIRECTORY))
-    node.unopened = [Unopened(OTHER_DIRECTORY, directory_id, "it cannot be read")]
+    node.unopened = [
+        Unopened(OTHER_DIRECTORY, directory_id if is_known else None, "it cannot be read"),
+        *([] if is_known else [Unopened("/third", None, "it cannot be read, either")]),
+    ]
     await node.start()
     cluster.register(node)
     kept = 1 - lost
@@ -168,6 +173,11 @@ async def test_replicas_in_a_directory_that_is_not_open_are_described_without_si
     await asyncio.sleep(0.1)
     described = await node.process.run(node.manager.descriptions.directories(None))
     by_path = {each.path: each for each in described}
+    if not is_known:
+        assert by_path.keys() == {DIRECTORY, OTHER_DIRECTORY, "/third"}
+        assert [each.partition for each in by_path[DIRECTORY].replicas] == [kept]
+        assert by_path[OTHER_DIRECTORY].replicas == by_path["/third"].replicas == []
+        return
     assert by_path.keys() == {DIRECTORY, OTHER_DIRECTORY}
     assert by_path[DIRECTORY].error is ErrorCode.NONE
     assert by_path[OTHER_DIRECTORY].error is ErrorCode.KAFKA_STORAGE_ERROR

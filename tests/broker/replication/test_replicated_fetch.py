@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -189,6 +190,17 @@ async def test_a_reader_whose_last_epoch_the_log_lacks_has_diverged(
     assert (await leader.fetch(4, last_epoch=2)).diverging is None
 
 
+@with_topic
+async def test_a_reader_in_a_later_epoch_than_the_log_knows_is_out_of_range(
+    cluster: ReplicaCluster,
+) -> None:
+    """Nothing shows how far its history and that of the leader agree."""
+    await cluster[1].produce()
+    for last_epoch, error in ((1, ErrorCode.OFFSET_OUT_OF_RANGE), (0, ErrorCode.NONE)):
+        found = await cluster[1].fetch(1, last_epoch=last_epoch)
+        assert (found.error, found.diverging) == (error, None)
+
+
 def noting(answered: list[int], number: int) -> Callable[[object], None]:
     return lambda _: answered.append(number)
 
@@ -260,6 +272,33 @@ async def test_consumers_woken_by_one_append_are_answered_in_turns(cluster: Repl
     await until(lambda: len(answers.order) == 4)
     assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
     assert answers.order == [0, 1, 2, 3]
+
+
+@with_topic
+async def test_a_follower_that_is_woken_does_not_wait_for_the_turns_of_consumers(
+    cluster: ReplicaCluster,
+) -> None:
+    leader, answered = cluster[1], list[str]()
+    await leader.produce(make_batch(value=bytes(TURN_BYTES)))
+
+    def begin(name: str, offset: int, **asked: Any) -> None:
+        epoch = 0 if asked else -1
+        entry = FetchEntry(P0, offset, 1 << 20, current_leader_epoch=epoch)
+        fetch = AskedFetch([entry], lambda _: answered.append(name), max_wait_ms=60_000, **asked)
+        leader.manager.fetch.begin(fetch)
+
+    async def inside() -> None:
+        begin("follower", 1, replica_id=2, replica_epoch=cluster[2].epoch)
+        for number in range(4):
+            begin(f"consumer {number}", 0)
+        assert answered == ["consumer 0"]
+        leader.manager.produce.begin(
+            [ProduceEntry(P0, make_batch())], 0, 30_000, lambda results: None
+        )
+        await asyncio.sleep(0)
+        assert answered == ["consumer 0", "consumer 1", "follower"]
+
+    await leader.process.run(inside())
 
 
 @with_topic
