@@ -19,6 +19,7 @@ BENCHMARKS = (
     "partitions",
     "hostile",
     "tenants",
+    "connections",
     "secure",
     "groups",
     "transactions",

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from bench import tenant_clients, thin_clients
+from bench import connection_clients, tenant_clients, thin_clients
 from bench.report import percentile
 from stele.aio import Producer
 from stele.cluster.kafka_connection import KafkaConnection
@@ -392,6 +392,8 @@ async def _main(job: dict[str, Any]) -> None:
         await _produce(LibrdkafkaLoad(job))
     elif job["client"] == "small":
         await _obey({"throughput": SmallRequests(job).throughput})
+    elif job["client"] in connection_clients.KINDS:
+        await _obey({"throughput": connection_clients.KINDS[job["client"]](job).throughput})
     elif job["client"] in tenant_clients.KINDS:
         await _obey({"throughput": tenant_clients.KINDS[job["client"]](job).throughput})
     elif job["client"] in thin_clients.KINDS:

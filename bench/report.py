@@ -103,6 +103,10 @@ BACKGROUND_RATIO = {
         ("move", "a moving replica"),
     )
 }
+CONNECTION_CPU = Budget("node's CPU per new connection and its first request", 500, "µs")
+REFUSAL_CPU = Budget("node's CPU per refused connection", 200, "µs")
+CONNECTION_MEMORY = Budget("memory of an idle connection", 48, "KiB")
+STORM_TURN = Budget("CPU of the busiest turn while 500 clients come at once", 10, "ms")
 SIMULATION = Budget("CPU per virtual second of a simulated 3+3 cluster, light load", 10, "ms")
 
 

@@ -208,6 +208,20 @@ ROOMS = (
         ),
     ),
     Room(
+        "tenants",
+        (
+            *(f"broker/connections/{noun}.py" for noun in ("admission", "held", "limits")),
+            "controller/mutation_quotas.py",
+            "runtime/kafka/turns.py",
+        ),
+        (
+            "tests/broker/connections",
+            "tests/controller/test_mutation_quotas.py",
+            "tests/runtime/kafka/test_turns.py",
+            "tests/runtime/kafka/test_muted_connection.py",
+        ),
+    ),
+    Room(
         "telemetry",
         ("broker/telemetry/*.py", "metadata/client_metrics.py"),
         ("tests/broker/telemetry", "tests/metadata/test_client_metrics.py"),
