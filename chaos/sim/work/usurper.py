@@ -55,7 +55,7 @@ class Usurpers(Work):
                     await asyncio.gather(self._deny(admin), *tries)
                     await admin.delete_acls([_DENIALS])
                 except SteleError:
-                    self.counts["rounds that failed"] += 1
+                    self.counts["rights that were not given"] += 1
                 finally:
                     await channel.close()
 
@@ -64,9 +64,9 @@ class Usurpers(Work):
         try:
             await admin.create_acls([_DENIED])
         except SteleError:
-            self.counts["denials that failed"] += 1
+            self.counts["removals of a right that failed"] += 1
         else:
-            self.counts["denials"] += 1
+            self.counts["removals of a right"] += 1
 
     async def _try(self, channel: Channel) -> None:
         await asyncio.sleep(self._rng.uniform(0.0, _WITHIN_S))
@@ -82,8 +82,8 @@ class Usurpers(Work):
                 "/stele.v1.Admin/DeleteAcls", request.SerializeToString(), timeout_s=5.0
             )
         except RpcError:
-            self.counts["tries without an answer"] += 1
+            self.counts["uses of a right without an answer"] += 1
             return
         answer = DeleteAclsResponse.FromString(told)
         is_denied = answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        self.counts["tries denied" if is_denied else "tries"] += 1
+        self.counts["uses of a right denied" if is_denied else "uses of a right"] += 1
