@@ -17,7 +17,7 @@ from cli.explain_audit import explain_audit
 from cli.explain_client import explain_client
 from cli.metadata_history import fetch_history, moment
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
-from cli.output import CommandError, did_you_mean, print_json, print_table
+from cli.output import CommandError, did_you_mean, print_json, print_table, say
 
 if TYPE_CHECKING:
     from metadata.explain.partition import Change, Diagnosis
@@ -76,7 +76,7 @@ def explain_partition(
     else:
         state = topic.partitions[number]
         leader = "none" if state.leader < 0 else state.leader
-        print(
+        say(
             f"{name}: {diagnosis.health.value}\n"
             f"leader {leader} in epoch {state.leader_epoch}, replicas {_ids(state.replicas)}, "
             f"in sync {_ids(state.isr)}"
@@ -138,7 +138,7 @@ def explain_topic(
             line for each in found for line in (*each.reasons, *map(_advice, each.remedies))
         )
         for line in told:
-            print(line)
+            say(line)
     return 0 if all(each.health is Health.HEALTHY for each in found) else EXIT_NOT_WELL
 
 
@@ -169,14 +169,14 @@ def explain_broker(
     state = "serves" if serves else "is not registered" if registration is None else "is fenced"
     if registration is not None and registration.in_controlled_shutdown:
         state = "shuts down"
-    print(
+    say(
         f"broker {broker_id} {state}: leads {len(depends.leads)} partitions, in sync in "
         f"{len(depends.in_sync)}, behind in {len(depends.behind)}"
     )
     if depends.waiting:
-        print(f"offline until it, or another in-sync replica, is back: {_names(depends.waiting)}")
+        say(f"offline until it, or another in-sync replica, is back: {_names(depends.waiting)}")
     if depends.behind:
-        print(f"behind: {_names(depends.behind)}")
+        say(f"behind: {_names(depends.behind)}")
     print_table(
         ("OFFSET", "TIME (UTC)", "WHAT"),
         [(each.offset, moment(each.time_ms), each.what) for each in events[-last:]],
@@ -223,11 +223,11 @@ def explain_group(
         return 0 if well else EXIT_NOT_WELL
     state = topic.partitions[number]
     who = f"broker {state.leader} coordinates it" if state.leader >= 0 else "nobody coordinates it"
-    print(
+    say(
         f"group {name!r}: {who}, as the leader of {GROUP_TOPIC}-{number} ({diagnosis.health.value})"
     )
     if described is not None:
-        print(f"state {described.state}, {len(described.members)} members")
+        say(f"state {described.state}, {len(described.members)} members")
     _print_diagnosis(diagnosis)
     _print_changes(changes, last)
     return 0 if well else EXIT_NOT_WELL
@@ -271,9 +271,9 @@ def _advice(remedy: str) -> str:
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
     for reason in diagnosis.reasons:
-        print(f"because {reason}")
+        say(f"because {reason}")
     for remedy in diagnosis.remedies:
-        print(_advice(remedy))
+        say(_advice(remedy))
 
 
 def _print_changes(changes: list[Change], last: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import EXIT_NOT_WELL, Json
-from cli.output import CommandError, note, print_json, print_table
+from cli.output import CommandError, note, print_json, print_table, say
 
 if TYPE_CHECKING:
     from security.audit_report import AuditReport
@@ -122,7 +122,7 @@ def _print(
         columns = ("DENIED", "LAST (UTC)", "PRINCIPAL", "OPERATION", "RESOURCE", "FROM")
         print_table((*columns, "LISTENER", "RULE"), rows)
         for remedy in dict.fromkeys(each["remedy"] for each in denials):
-            print(f"to mend it: {remedy}")
+            say(f"to mend it: {remedy}")
     if connections:
         print_table(
             ("REFUSED", "LAST (UTC)", "AT", "FROM", "LISTENER", "WHY"),
@@ -139,10 +139,8 @@ def _print(
             ],
         )
     for time, key in report.refused_certificates:
-        print(
-            f"listener {key.listener} goes on with its old certificate since {time}: {key.reason}"
-        )
+        say(f"listener {key.listener} goes on with its old certificate since {time}: {key.reason}")
     for who, count in report.left_out.items():
-        print(f"{count} more denials of {who or 'the node'} were only counted")
+        say(f"{count} more denials of {who or 'the node'} were only counted")
     if not (denials or connections or report.refused_certificates):
-        print("nothing was denied or refused")
+        say("nothing was denied or refused")

@@ -8,7 +8,7 @@ import typer
 
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
-from cli.output import note, print_json
+from cli.output import note, print_json, say
 
 if TYPE_CHECKING:
     from stele.admin.client_connections import ClientConnection
@@ -44,7 +44,7 @@ def explain_client(
     else:
         for broker_id, on_broker in sorted(connections.items()):
             for each in on_broker:
-                print(_connection_line(broker_id, each))
+                say(_connection_line(broker_id, each))
         for user, by_broker in quotas.items():
             _print_quotas(user, client_id, by_broker)
     return EXIT_NOT_WELL if is_held_back or not users else 0
@@ -66,10 +66,10 @@ def _print_quotas(user: str, client_id: str, by_broker: dict[int, list[QuotaUsag
     from stele.admin.client_quotas import entity_text
 
     if not any(by_broker.values()):
-        print(f"no quota counts for user {user} with client id {client_id!r}")
+        say(f"no quota counts for user {user} with client id {client_id!r}")
     for broker_id, quotas in sorted(by_broker.items()):
         for each in quotas:
-            print(
+            say(
                 f"broker {broker_id}: {each.key}={each.value:.12g} of {entity_text(each.entity)}, "
                 f"{each.usage / each.value:.0%} used; its clients waited {each.throttles} times, "
                 f"{each.throttled_s:.1f} s together"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stele.ids import encode_uuid
+from stele.printable import printable, printable_lines
 
 
 class CommandError(Exception):
@@ -53,7 +54,7 @@ def table_lines(
     columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None
 ) -> list[str]:
     """The lines of a table, for so many columns of characters; None: as wide as need be."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     if cells and width is not None and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
         return _stacked(columns, cells)
@@ -82,7 +83,12 @@ def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 def note(line: str) -> None:
     """A console for messages to people: it writes to standard error, beside the output."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable_lines(line), file=sys.stderr, flush=True)
+
+
+def say(line: str) -> None:
+    """A line of the output that has names in it."""
+    print(printable(line))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

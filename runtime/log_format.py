@@ -7,14 +7,14 @@ import logging
 from datetime import UTC, datetime
 from typing import Final
 
+from stele.printable import printable
+
 JSON: Final = "json"
 
 AUDIT_LOGGER: Final = "stele.audit"
 """The logger of denied requests. Each message is an object of JSON."""
 
 _FOR_PEOPLE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_CONTROLS: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
-_ESCAPED: Final = {code: repr(chr(code))[1:-1] for code in _CONTROLS}
 _DAY_AND_TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -30,7 +30,7 @@ class TextFormatter(logging.Formatter):
     users and clients are in it, and could look like lines of the log."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging calls it
-        record.message = record.message.translate(_ESCAPED)
+        record.message = printable(record.message)
         return super().formatMessage(record)
 
 
