@@ -406,7 +406,7 @@ def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
     """The divergence of the history of a reader that names its last epoch from this log's
     (KIP-595); None: it agrees.
 
-    Raises ApiError OFFSET_OUT_OF_RANGE where this log no longer knows of such old epochs.
+    Raises ApiError OFFSET_OUT_OF_RANGE for an epoch that is later than all that this log knows.
     """
     if entry.last_fetched_epoch == log.epochs.latest_epoch and entry.fetch_offset <= log.end_offset:
         return None

@@ -367,8 +367,6 @@ class MetadataApplier:
         that which was copied from another directory is the newest: a crash came before the other
         was deleted. Raises StorageError: then none is used yet."""
         holders = [directory for directory in self._directories if directory.holds(key)]
-        if len(holders) < 2:
-            return
         same = [directory for directory in holders if directory.topic_id(key) == topic_id]
         copied = [directory for directory in same if directory.copies.is_copied(key)]
         newest = self._assigned(PartitionId(topic_id, key.partition), same)

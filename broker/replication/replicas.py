@@ -188,8 +188,10 @@ class Replicas:
     def _count_proposal(self, replica: Replica, proposed: Proposed) -> None:
         growth = len(proposed.isr) - len(replica.machine.state.isr)
         if growth > 0:
+            change = "grow"
             self.counters.isr_expands_total += 1
         elif growth < 0:
+            change = "shrink"
             self.counters.isr_shrinks_total += 1
         else:
             return  # it only says that the leader has recovered
@@ -197,6 +199,6 @@ class Replicas:
             "%r: the ISR %s is to %s: %s",
             replica,
             list(replica.machine.state.isr),
-            "grow" if growth > 0 else "shrink",
+            change,
             [member.broker_id for member in proposed.isr],
         )

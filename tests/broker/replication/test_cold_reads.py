@@ -122,3 +122,29 @@ async def test_a_cold_partition_is_warmed_though_another_one_always_has_records(
     assert [len(each.records) for each in first] == [1, 0]
     await asyncio.wait_for(warmed.wait(), 5)
     assert [len(each.records) for each in await fetch()] == [1, 1]
+
+
+@with_topic((1, 2), brokers=2)
+async def test_a_fetch_that_waits_for_the_device_is_not_read_again_for_each_append(
+    cluster: ReplicaCluster,
+) -> None:
+    leader = cluster[1]
+    await leader.produce()
+    log = leader.replica().log
+    read, reads = log.read, list[int]()
+
+    def count(offset: int, max_bytes: int, **more: object) -> ReadResult:
+        reads.append(offset)
+        return cast(Callable[..., ReadResult], read)(offset, max_bytes, **more)
+
+    log.read = count  # type: ignore[method-assign]
+    leader.disk.faults.cold_read, leader.disk.faults.extra_sync_s = 1.0, 1.0
+    waiting = asyncio.ensure_future(
+        leader.fetch(0, epoch=0, max_wait_ms=60_000, replica_id=2, replica_epoch=cluster[2].epoch)
+    )
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+        await leader.produce(acks=0)
+    assert not waiting.done()
+    assert len((await waiting).records) == 1
+    assert reads.count(0) == 2, "once before the device was asked, and once afterwards"
