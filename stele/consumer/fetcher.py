@@ -475,7 +475,7 @@ class Fetcher:
     ) -> None:
         def take(name: TopicPartition, answer: OffsetAndTimestamp | ApiError) -> None:
             position, generation, topic_id = found_by[name]
-            if position.generation != generation or self._positions.get(name) is not position:
+            if position.generation != generation:  # also one that was given up
                 return
             if not isinstance(answer, ApiError):
                 asked_id = topic_id or self._topic_id(name.topic)  # known since the question

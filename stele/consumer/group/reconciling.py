@@ -190,7 +190,7 @@ class ReconcilingMembership:
         more. The answer to a complete heartbeat contains the assignment again.
         """
         owned = self._owned_ids()
-        if self._known_owned != owned or self._epoch == JOIN_EPOCH:
+        if self._known_owned != owned:  # also of a member that joins
             self._assigned = owned
             return Heartbeat(
                 self._member_id, self._epoch, self._instance_id, self.subscription, owned

@@ -64,7 +64,7 @@ class ReconcilingMember(Attended):
     @property
     def needs_join(self) -> bool:
         """Whether the application must learn of lost partitions, and then ``join``."""
-        return self.failure is None and self.membership.needs_join
+        return self.membership.needs_join
 
     def join(self) -> None:
         self.membership.join()

@@ -8,6 +8,7 @@ import pytest
 
 from stele.errors import OffsetOutOfRangeError
 from stele.ids import TopicPartition
+from stele.wire.kafka import ZERO_UUID
 from tests.stele.consumer.test_truncation import append, read
 from tests.support.stele import FakePartition, Stage, on_stage
 
@@ -68,6 +69,21 @@ async def test_a_position_that_was_looked_up_in_the_old_topic_is_given_up_as_wel
         assert await consumer.position("t", 0) == 1
         make(stage, b"new 0", b"new 1")
         assert await read(consumer, 2) == [b"new 0", b"new 1"]
+
+
+@on_stage
+async def test_brokers_that_give_ids_no_more_have_made_no_topic_anew(stage: Stage) -> None:
+    """They were brought back to an older version. The consumer reads nothing twice."""
+    topic = stage.cluster.create("t")
+    append(topic.partitions[0], b"a")
+    async with stage.consumer(metadata_max_age_ms=1_000) as consumer:
+        consumer.assign([T0])
+        assert await read(consumer, 1) == [b"a"]
+        topic.topic_id = ZERO_UUID
+        assert await consumer.poll(timeout_ms=5_000) == []
+        append(topic.partitions[0], b"b")
+        assert await read(consumer, 1) == [b"b"]
+        assert consumer.topic_id("t") == b""
 
 
 @on_stage
