@@ -39,10 +39,9 @@ class TopicWaits:
             wait = self._waits.get(topic) or self._begin(topic, deadline)
             try:
                 await asyncio.shield(wait.task)
-            except (ApiError, UnreachableError) as error:
-                is_final = isinstance(error, ApiError) and not error.code.retriable
+            except (ApiError, UnreachableError):
                 # An earlier call has begun the wait, and had less time left than this one.
-                if is_final or deadline - wait.deadline < LEAST_S:
+                if deadline - wait.deadline < LEAST_S:
                     raise
             else:
                 return
