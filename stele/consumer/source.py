@@ -23,7 +23,7 @@ class Source:
 
     def broker(self, leader: Leader, now: float) -> int:
         """The broker to fetch from."""
-        if self._replica_id >= 0 and (leader != self._leader or now >= self._until):
+        if leader != self._leader or now >= self._until:
             self._replica_id = -1
         return self._replica_id if self._replica_id >= 0 else leader.broker_id
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from stele.aio import Consumer
+from stele.cluster.messages import FoundOffset, OffsetQuestion
 from stele.records import ConsumerRecord
 from tests.support.stele import Stage, on_stage
 
@@ -69,3 +70,41 @@ async def test_after_all_records_were_read(
         call(consumer)
         assert await places(consumer) == again
         assert [await consumer.position(*each) for each in (ZERO, ONE)] == [2, 2]
+
+
+@on_stage
+async def test_a_seek_outlasts_the_answer_about_the_offset_to_begin_at(stage: Stage) -> None:
+    await written(stage)
+    find = stage.cluster.list_offsets
+    async with stage.consumer(auto_offset_reset="earliest") as consumer:
+
+        def find_late(
+            broker: int, wanted: Sequence[OffsetQuestion], *, is_committed: bool
+        ) -> list[FoundOffset]:
+            consumer.seek(*ZERO, 1)
+            return find(broker, wanted, is_committed=is_committed)
+
+        stage.cluster.list_offsets = find_late  # type: ignore[method-assign]
+        consumer.assign([ZERO])
+        assert await places(consumer) == [(0, 1)]
+
+
+@on_stage
+async def test_a_partition_given_up_while_its_offset_is_asked_for_stays_given_up(
+    stage: Stage,
+) -> None:
+    await written(stage)
+    find = stage.cluster.list_offsets
+    async with stage.consumer(auto_offset_reset="earliest") as consumer:
+
+        def find_late(
+            broker: int, wanted: Sequence[OffsetQuestion], *, is_committed: bool
+        ) -> list[FoundOffset]:
+            consumer.assign([ONE])
+            consumer.assign([ONE, ZERO])
+            consumer.seek(*ZERO, 1)
+            return find(broker, wanted, is_committed=is_committed)
+
+        stage.cluster.list_offsets = find_late  # type: ignore[method-assign]
+        consumer.assign([ZERO])
+        assert await places(consumer) == [(0, 1), (1, 0), (1, 1)]

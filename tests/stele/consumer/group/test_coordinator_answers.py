@@ -9,7 +9,7 @@ import pytest
 
 from stele.config import ConsumerConfig, GroupProtocol
 from stele.consumer.group.coordinator import HEARTBEAT_S, consumer_heartbeat_s, heartbeat_s
-from stele.errors import ApiError, ErrorCode, FencedInstanceError
+from stele.errors import ApiError, ErrorCode, FencedInstanceError, SteleError
 from stele.records import OffsetAndMetadata
 from stele.wire.kafka.messages import (
     consumer_group_heartbeat,
@@ -383,3 +383,68 @@ async def test_a_member_says_in_which_rack_it_is(stage: Stage, rack: str) -> Non
         await consumer.poll(timeout_ms=5000)
     assert told[0] == (rack or None)
     assert set(told[1:]) == {None}, "it has not changed"
+
+
+@on_stage
+async def test_a_coordinator_that_does_not_know_the_topic_yet_is_asked_again_to_commit(
+    stage: Stage,
+) -> None:
+    """Its metadata lag. As far as the client knows, nobody has deleted the topic."""
+    stage.cluster.create("t")
+    asked = 0
+
+    def commit(broker: int, request: offset_commit.OffsetCommitRequest) -> Any:
+        nonlocal asked
+        asked += 1
+        (topic,) = request.topics
+        code = ErrorCode.UNKNOWN_TOPIC_ID if asked < 3 else ErrorCode.NONE
+        part = offset_commit.OffsetCommitResponsePartition(0, code)
+        told = offset_commit.OffsetCommitResponseTopic(topic.topic_id, topic.name, [part])
+        return offset_commit.OffsetCommitResponse(topics=[told])
+
+    coordinating(stage)
+    stage.cluster.answer(offset_commit.API, commit)
+    async with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        await consumer.partitions_for("t")
+        topic_id = consumer.topic_id("t")
+        await consumer.commit({("t", 0): OffsetAndMetadata(5, topic_id=topic_id)})
+    assert asked == 3
+
+
+@on_stage
+async def test_who_has_nothing_to_commit_does_not_wait_for_commits_when_it_closes(
+    stage: Stage,
+) -> None:
+    stage.cluster.create("t")
+    coordinating(stage)
+
+    def commit(broker: int, request: offset_commit.OffsetCommitRequest) -> Any:
+        raise LOST
+
+    stage.cluster.answer(offset_commit.API, commit)
+    consumer = stage.consumer(group_id="g")
+    pending = consumer.commit_async({("t", 0): 5})
+    await asyncio.sleep(1)
+    began = stage.cluster.clock.monotonic()
+    await consumer.close()
+    assert stage.cluster.clock.monotonic() - began < 1
+    with pytest.raises(SteleError):
+        await pending
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@on_stage
+async def test_a_member_that_joins_says_what_it_waits_for(
+    stage: Stage, protocol: GroupProtocol
+) -> None:
+    def lose(broker: int, request: Any) -> Any:
+        raise LOST
+
+    coordinating(stage)
+    stage.cluster.answer(consumer_group_heartbeat.API, lose)
+    stage.cluster.answer(join_group.API, lose)
+    async with stage.consumer(group_id="g", group_protocol=protocol) as consumer:
+        consumer.subscribe(["t"])
+        assert "must be joined" in str(consumer.why())
+        await consumer.poll(timeout_ms=5_000)
+        assert "group g is rebalancing, waits for: the coordinator (" in str(consumer.why())
