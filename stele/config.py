@@ -198,7 +198,7 @@ class ConsumerConfig(ClientConfig):
     max_poll_records: int = 500
     prefetch_bytes: int = 16 * 1024 * 1024
     """The most bytes that are fetched and not polled yet, over all partitions. Beyond it nothing
-    more is fetched."""
+    more is fetched. A broker sends one batch at least, however large."""
     check_crcs: bool = True
     isolation_level: IsolationLevel = "read_uncommitted"
     """With ``read_committed`` no record of a transaction is returned before the transaction is

@@ -150,6 +150,7 @@ class Sent(Generic[RequestT, ItemT, PartT]):
     items: Sequence[ItemT]
     sent_at: float
     deadline: float  # the whole stream is given up then
+    most_bytes: int = 0  # that the answer may bring
 
 
 class LeaderRequests(Generic[RequestT, ItemT, PartT]):
@@ -248,11 +249,22 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
         may be over."""
         return self._connection(broker_id).throttled_until
 
+    def awaited_bytes(self, *, without: int) -> int:
+        """The bytes that answers of all brokers but this one may bring."""
+        return sum(sent.most_bytes for sent in self._sent if sent.connection.broker_id != without)
+
     def ask(
-        self, broker_id: int, request: RequestT, items: Sequence[ItemT], deadline: float
+        self,
+        broker_id: int,
+        request: RequestT,
+        items: Sequence[ItemT],
+        deadline: float,
+        *,
+        most_bytes: int = 0,
     ) -> None:
-        """Send a request. ``items`` are its partitions."""
+        """Send a request. ``items`` are its partitions. ``most_bytes``: see ``awaited_bytes``."""
         sent = self._open(broker_id, items, deadline)
+        sent.most_bytes = most_bytes
         future = sent.stream.request(request)
         future.add_done_callback(partial(self._on_done, sent, self._answered))
 

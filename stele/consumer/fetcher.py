@@ -159,9 +159,30 @@ class Fetcher:
                 next_at = min(next_at, self._begin_anew(position, now))
             else:
                 chosen.setdefault(asked, []).append((position, leader))
-        for asked, items in chosen.items():
-            self._send(asked, items, room, now)
+        self._send_all(chosen, room, now)
         return next_at
+
+    def _send_all(
+        self,
+        chosen: Mapping[_Target, list[tuple[PartitionPosition, Leader]]],
+        room: int,
+        now: float,
+    ) -> None:
+        most_bytes = min(self._config.fetch_max_bytes, self._share())
+        for asked, items in chosen.items():
+            left = room - self._requests.awaited_bytes(without=asked.broker_id)
+            # A broker answers with one batch at least, so that a partition is read in any case.
+            self._send(asked, items, max(1, min(most_bytes, left)), now)
+
+    def _share(self) -> int:
+        """The most bytes that one broker may be asked for. A broker without news holds its request
+        back for a while, so it must leave room for the others."""
+        leaders = {
+            leader.broker_id
+            for name in self._positions
+            if (leader := self._view.leader(name)) is not None
+        }
+        return self._config.prefetch_bytes // max(1, len(leaders))
 
     def _ready_at(
         self, position: PartitionPosition, now: float
@@ -246,13 +267,13 @@ class Fetcher:
         self,
         asked: _Target,
         chosen: list[tuple[PartitionPosition, Leader]],
-        room: int,
+        most_bytes: int,
         now: float,
     ) -> None:
         request = FetchRequest(
             max_wait_ms=self._config.fetch_max_wait_ms,
-            min_bytes=self._config.fetch_min_bytes,
-            max_bytes=min(self._config.fetch_max_bytes, room),
+            min_bytes=min(self._config.fetch_min_bytes, most_bytes),
+            max_bytes=most_bytes,
             rack=asked.rack,
             is_committed=self._config.reads_committed,
             partitions=[],
@@ -282,7 +303,8 @@ class Fetcher:
                 )
             )
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
-        self._requests.ask(broker_id, request, items, now + patience_ms / 1000)
+        deadline = now + patience_ms / 1000
+        self._requests.ask(broker_id, request, items, deadline, most_bytes=most_bytes)
 
     @property
     def throttled_s(self) -> float:

@@ -304,6 +304,7 @@ class FakeCluster:
 
     def _fetch_now(self, broker: int, request: FetchRequest) -> list[FetchAnswer]:
         answers: list[FetchAnswer] = []
+        left = request.max_bytes
         for part in request.partitions:
             answer = FetchAnswer(
                 "", part.topic_id, part.partition, ErrorCode.NONE, 0, 0, 0, b"", NO_LEADER
@@ -335,7 +336,10 @@ class FakeCluster:
             elif not partition.start_offset <= part.fetch_offset <= partition.end_offset:
                 answer.code = ErrorCode.OFFSET_OUT_OF_RANGE
             else:
-                answer.records = b"".join(self._from(partition, part.fetch_offset, part.max_bytes))
+                most_bytes = min(part.max_bytes, left)
+                found = self._from(partition, part.fetch_offset, most_bytes) if left > 0 else ()
+                answer.records = b"".join(found)
+                left -= len(answer.records)
         return answers
 
     def _from(self, partition: FakePartition, offset: int, max_bytes: int) -> Iterator[bytearray]:

@@ -61,6 +61,62 @@ async def test_prefetch_is_bounded_over_all_partitions(stage: Stage) -> None:
 
 
 @on_stage
+async def test_prefetch_is_bounded_over_all_brokers(stage: Stage) -> None:
+    """Each answer alone may bring what there is room for, and one batch in any case."""
+    partitions = stage.cluster.create("t", 3).partitions.values()
+    assert {each.leader for each in partitions} == {1, 2, 3}
+    for partition in partitions:
+        for _ in range(20):
+            append(partition, b"x" * 1000)
+    size = len(partition.batches[0])
+    fetched = noted_fetches(stage)
+    async with stage.consumer(prefetch_bytes=6 * size) as consumer:
+        consumer.assign([("t", number) for number in range(3)])
+        polled = len(await consumer.poll(1))
+        await asyncio.sleep(5)
+        most = (6 + 3) * size
+        assert sum(fetched) - polled * size <= most
+        for _ in range(10):
+            polled += len(await consumer.poll(2))
+            await asyncio.sleep(1)
+            assert sum(fetched) - polled * size <= most
+        assert len(await read(consumer, 60 - polled)) == 60 - polled
+
+
+@on_stage
+async def test_a_partition_is_read_though_others_hold_all_room(stage: Stage) -> None:
+    """One is paused, and its broker holds back the request for another one."""
+    topic = stage.cluster.create("t", 3)
+    for number, leader in enumerate([1, 2, 2]):
+        topic.partitions[number].leader = leader
+    for _ in range(3):
+        append(topic.partitions[1], b"x" * 1000)
+    size = len(topic.partitions[1].batches[0])
+    async with stage.consumer(prefetch_bytes=2 * size) as consumer:
+        consumer.assign([("t", 2), ("t", 1)])
+        assert len(await consumer.poll(1)) == 1
+        consumer.pause(("t", 1))
+        consumer.assign([("t", 2), ("t", 1), ("t", 0)])
+        for _ in range(3):
+            append(topic.partitions[0], b"x" * 1000)
+        assert {each.partition for each in await read(consumer, 3)} == {0}
+
+
+@on_stage
+async def test_a_broker_without_news_keeps_no_room_from_the_others(stage: Stage) -> None:
+    partitions = stage.cluster.create("t", 3).partitions
+    for _ in range(20):
+        append(partitions[2], b"x" * 1000)
+    size = len(partitions[2].batches[0])
+    options = {"prefetch_bytes": 3 * size, "fetch_max_wait_ms": 30_000}
+    async with stage.consumer(**options) as consumer:
+        consumer.assign([("t", number) for number in range(3)])
+        began = stage.cluster.clock.monotonic()
+        assert len(await read(consumer, 20)) == 20
+        assert stage.cluster.clock.monotonic() - began < 2
+
+
+@on_stage
 async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) -> None:
     partition = stage.cluster.create("t").partitions[0]
     for _ in range(9):
