@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stele.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from stele.wire.batch import BatchHeader
 from stele.wire.control_records import EndMarker
 from storage.cold_range import ColdRange
 from storage.producer_state import EndedTransaction, ProducerStates
@@ -159,7 +159,7 @@ def _begins_at(segment: Segment, offset: int, producer_id: int) -> bool:
         raise segment.corrupt(position.position, "the file ends inside a batch", offset)
     if position >= segment.size:
         return False
-    header = read_header(segment.file.read_now(position, HEADER_SIZE))
+    header = segment.header_at(position, offset)
     return header.base_offset == offset and header.producer_id == producer_id
 
 

@@ -287,7 +287,8 @@ class Segment:
         last = self._indexes.times.last
         if position is not None and last is not None:
             self.max_timestamp_ms, self.max_timestamp_offset = last
-            self.end_offset = read_header(self.file.read_now(position, HEADER_SIZE)).base_offset
+            known, _ = self._indexes.offsets.last
+            self.end_offset = self.header_at(position, known).base_offset
             self._read_first_timestamp()
             self.bytes_since_index = 0
             self.unseen_bytes = position
@@ -299,8 +300,7 @@ class Segment:
     def _read_first_timestamp(self) -> None:
         self.first_timestamp_ms = NO_TIMESTAMP
         if self.size:
-            first = self.file.read_now(0, HEADER_SIZE)
-            self.first_timestamp_ms = read_header(first).max_timestamp_ms
+            self.first_timestamp_ms = self.header_at(0, self.base_offset).max_timestamp_ms
 
     def reset_summary(self) -> None:
         """Forget indexes and summary before all batches are noted again."""
@@ -350,13 +350,20 @@ class Segment:
             yield position, header
             position += header.size_bytes
 
-    def _header(self, chunk: Buffer, at: int, position: int) -> BatchHeader:
+    def header_at(self, position: int, offset: int) -> BatchHeader:
+        """The header of the batch at ``position``, waiting. ``offset``: one of its offsets, for the
+        error. Raises CorruptLogError."""
+        return self._header(self.file.read_now(position, HEADER_SIZE), 0, position, offset)
+
+    def _header(
+        self, chunk: Buffer, at: int, position: int, offset: int | None = None
+    ) -> BatchHeader:
         try:
             header = read_header(chunk, at)
         except BatchError as error:
-            raise self.corrupt(position, str(error)) from error
+            raise self.corrupt(position, str(error), offset) from error
         if position + header.size_bytes > self.size:
-            raise self.corrupt(position, "the file ends inside a batch")
+            raise self.corrupt(position, "the file ends inside a batch", offset)
         return header
 
     def corrupt(self, position: int, reason: str, offset: int | None = None) -> CorruptLogError:
