@@ -5,8 +5,15 @@ group gathers. So the slower the disk is, the more writes share a sync.
 
 **A group that takes long delays no other log.** A client that writes without a pause can make every
 group large: many files, and many answers when it ends. When a group has taken ``PATIENCE_S`` and
-other logs wait, a small second group of them begins beside it. There are never more than these two.
-While groups are faster than ``PATIENCE_S`` there is no second one.
+other logs wait, a small second group begins beside it, of those with the least to sync. There are
+never more than these two. While groups are faster than ``PATIENCE_S`` there is no second one.
+
+**The size of a group is bounded while the disk is slow.** After a group that took ``SLOW_S`` the
+next one has the log that has waited longest, and those with the least to sync, up to
+``GROUP_BYTES``. So a log with little to sync waits for one sync under way at most, and then for the
+one that covers it, whatever a greedy client has written to other logs. That client waits for its
+own logs, one group after the other: its connections have a bounded number of bytes in flight, and
+are not read meanwhile.
 
 **The end of a group is no long turn of the event loop.** Its logs are told in slices of
 ``SLICE_S``, those with the fewest new records first. The next group begins meanwhile.
@@ -39,8 +46,15 @@ PATIENCE_S: Final = 0.002
 """A group that takes longer gets another one beside it, if logs wait. A group of a few files on a
 fast disk takes less."""
 
-BESIDE_MEMBERS: Final = 4
-"""The most logs in a group that begins beside another one. It is to be quick."""
+BESIDE_MEMBERS: Final = 8
+BESIDE_BYTES: Final = 1 << 20
+"""The most logs in a group that begins beside another one, and the most bytes, beside those of the
+first. It is to be quick."""
+
+SLOW_S: Final = 0.01
+GROUP_BYTES: Final = 16 << 20
+"""After a group that took so long the next one has so many bytes at most, beside those of one log.
+Eight connections can have 512 MiB in flight, and a sync of that takes seconds."""
 
 SLICE_S: Final = 0.001
 """After so much time the logs of a group that has ended let other work of the loop go first."""
@@ -54,6 +68,11 @@ class Member(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """About what the next sync has to write."""
+        ...
 
     def begin_sync(self) -> SyncTicket: ...
 
@@ -104,6 +123,7 @@ class GroupCommit:
         self._beside: _Group | None = None  # likewise
         self._unfinished = 0  # groups that have begun and whose logs have not all been told
         self._is_due = False  # a first group is about to begin
+        self._is_slow = False  # the last first group took long
         self._is_patient = False  # a second group is about to begin, unless the first one ends
         self._waiting: dict[_Waiter, None] = {}  # in the order of their coming
         self._closing: list[asyncio.Future[None]] = []
@@ -182,7 +202,7 @@ class GroupCommit:
 
     def _begin(self, *, is_beside: bool) -> None:
         """Begin a group. If its logs need no sync, it has ended when this returns."""
-        members = self._order.take(BESIDE_MEMBERS if is_beside else None)
+        members = self._members(is_beside=is_beside)
         self._unfinished += 1
         group = _Group(deque(), self._clock.monotonic(), is_beside)
         try:
@@ -202,6 +222,14 @@ class GroupCommit:
             self._first = group
         syncing.add_done_callback(functools.partial(self._end, group))
 
+    def _members(self, *, is_beside: bool) -> list[Member]:
+        """The logs of the group that begins. Their sizes are looked at only if the disk is slow."""
+        if is_beside:
+            return self._order.take_least(BESIDE_MEMBERS, BESIDE_BYTES, _unsynced_bytes)
+        if self._is_slow:
+            return self._order.take_within(GROUP_BYTES, _unsynced_bytes)
+        return self._order.take()
+
     def _tickets(self, members: Iterable[Member]) -> list[tuple[Member, SyncTicket]]:
         """What the members put into a group. One that fails at that is not in it, and must not
         stop the others."""
@@ -218,14 +246,16 @@ class GroupCommit:
 
     def _end(self, group: _Group, synced: asyncio.Future[None]) -> None:
         """The sync of a group has ended."""
+        took_s = self._clock.monotonic() - group.began_s
         if group.is_beside:
             self._beside = None
         else:
             self._first = None
+            self._is_slow = took_s >= SLOW_S
         error = asyncio.CancelledError() if synced.cancelled() else synced.exception()
         if error is None:
             self.groups += 1
-            self.on_synced(self._clock.monotonic() - group.began_s)
+            self.on_synced(took_s)
         elif isinstance(error, OSError):
             self._fail(error)
         else:  # the writes of this group may never be on disk
@@ -310,6 +340,13 @@ class GroupCommit:
         if self._unfinished:
             self._closing.append(asyncio.get_running_loop().create_future())
             await self._closing[-1]
+
+
+def _unsynced_bytes(member: Member) -> int:
+    try:
+        return member.unsynced_bytes
+    except Exception:
+        return 0  # its begin_sync fails, too, and then it is not in the group
 
 
 def _records(entry: tuple[Member, SyncTicket]) -> int:

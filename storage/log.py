@@ -238,7 +238,16 @@ class PartitionLog:
 
     def begin_sync(self) -> SyncTicket:
         """A group of the group commit begins. Returns this log's part of it."""
-        return self.durability.begin(self.segments.active.path, self.end_offset)
+        active = self.segments.active
+        active.sync_begun_at = active.size
+        return self.durability.begin(active.path, self.end_offset)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """What was appended since the last sync began. A segment that ended since then was synced
+        at its end."""
+        active = self.segments.active
+        return max(active.size - active.sync_begun_at, 0)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         """The group is on disk. If the log was truncated since ``begin_sync``, the ticket's offsets

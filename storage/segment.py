@@ -64,6 +64,7 @@ class Segment:
         "max_timestamp_offset",
         "path",
         "size",
+        "sync_begun_at",
         "txn_index",
         "unseen_bytes",
     )
@@ -87,6 +88,7 @@ class Segment:
         self._disk = disk
         self._file: File | None = disk.open(self.path, create=True)
         self.size = self._file.size  # once loaded, the file has only whole batches
+        self.sync_begun_at = self.size  # its size when the last sync began
         self._indexes = SegmentIndexes(disk, index_path, time_index_path, base_offset)
         self.txn_index = TxnIndex(txn_index_path(directory, base_offset, suffix))
         self.damage: CorruptLogError | ReadFailedError | None = None

@@ -11,8 +11,9 @@ call does not prolong its wait, and neither does a slow group of other logs.
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 M = TypeVar("M")
@@ -58,17 +59,43 @@ class SyncOrder(Generic[M, W]):
             if member in waiting:
                 self._settle(waiting.pop(member))
 
-    def take(self, most: int | None) -> list[M]:
-        """A group begins: the members in it, at most so many."""
-        if most is None:
-            members = list(self.ready)
-            if self._busy:
-                self._busy.update(self.ready)
-                self.ready = {}
-            else:
-                self._busy, self.ready = self.ready, self._busy
-            return members
-        members = list(itertools.islice(self.ready, most))
+    def take(self) -> list[M]:
+        """A group begins, of all that are ready."""
+        members = list(self.ready)
+        if self._busy:
+            self._busy.update(self.ready)
+            self.ready = {}
+        else:
+            self._busy, self.ready = self.ready, self._busy
+        return members
+
+    def take_least(self, most: int, budget: int, size: Callable[[M], int]) -> list[M]:
+        """A group begins that is to be quick: of those that have the least to sync, so many at
+        most. All but the first are within the budget of their sizes."""
+        sizes = ((size(member), place, member) for place, member in enumerate(self.ready))
+        least = heapq.nsmallest(most, sizes)
+        return self._take([member for *_, member in least[:1]], budget, least[1:])
+
+    def take_within(self, budget: int, size: Callable[[M], int]) -> list[M]:
+        """A group of bounded size begins: of the one that has waited longest, whatever its size,
+        and of those that have the least to sync, within the budget.
+
+        So none waits for ever, and one with little to sync is in the next group, unless those with
+        even less fill it. An example: a client has written 60 MB to each of eight logs, and other
+        clients 1 kB to each of ten. A group has one of the eight and all of the ten.
+        """
+        oldest = list(itertools.islice(self.ready, 1))
+        others = itertools.islice(enumerate(self.ready), 1, None)
+        sizes = sorted((size(member), place, member) for place, member in others)
+        return self._take(oldest, budget, sizes)
+
+    def _take(self, members: list[M], budget: int, others: Iterable[tuple[int, int, M]]) -> list[M]:
+        """The group of these members and of the first others, each with its size, that fit."""
+        for size, _, member in others:
+            budget -= size
+            if budget < 0:
+                break
+            members.append(member)
         for member in members:
             self._busy[member] = self.ready.pop(member)
         return members

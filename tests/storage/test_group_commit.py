@@ -373,6 +373,10 @@ async def test_a_member_that_cannot_begin_fails_alone(disk: MemoryDisk, owner: O
     class Broken:
         name = "broken"
 
+        @property
+        def unsynced_bytes(self) -> int:
+            raise ZeroDivisionError
+
         def begin_sync(self) -> SyncTicket:
             raise ZeroDivisionError
 

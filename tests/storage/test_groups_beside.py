@@ -8,12 +8,21 @@ from collections.abc import Sequence
 import pytest
 
 from storage.errors import StorageError
-from storage.group_commit import BESIDE_MEMBERS, PATIENCE_S, SLICE_MEMBERS, GroupCommit
+from storage.group_commit import (
+    BESIDE_BYTES,
+    BESIDE_MEMBERS,
+    GROUP_BYTES,
+    PATIENCE_S,
+    SLICE_MEMBERS,
+    SLOW_S,
+    GroupCommit,
+)
 from storage.log_types import SyncTicket
 from tests.support.storage import MemoryDisk
 from tests.support.timing import HandClock
 
 A_WHILE_S = PATIENCE_S * 5
+SLOW_MS = round(SLOW_S * 1000) + 1
 
 
 class SlowDisk(MemoryDisk):
@@ -42,8 +51,9 @@ class SlowDisk(MemoryDisk):
 
 
 class Log:
-    def __init__(self, name: str, told: list[str], records: int = 1) -> None:
+    def __init__(self, name: str, told: list[str], records: int = 1, size: int = 0) -> None:
         self.name = name
+        self.unsynced_bytes = size
         self._told = told
         self._records = records
 
@@ -75,8 +85,8 @@ class Groups:
         self.commit = GroupCommit(self.disk, self.clock, self.failures.append)
         self.told: list[str] = []
 
-    def log(self, name: str, records: int = 1) -> Log:
-        return Log(name, self.told, records)
+    def log(self, name: str, records: int = 1, size: int = 0) -> Log:
+        return Log(name, self.told, records, size)
 
     async def begin(self, *logs: Log) -> None:
         for log in logs:
@@ -134,6 +144,70 @@ async def test_one_small_group_is_beside_the_first(groups: Groups) -> None:
     assert groups.disk.names == [["slow"], others[:BESIDE_MEMBERS]]
     await groups.disk.end(0)  # the first: the next one covers all that is left
     assert groups.disk.names == [others[:BESIDE_MEMBERS], others[BESIDE_MEMBERS:]]
+
+
+async def test_the_group_beside_a_slow_one_has_those_with_the_least_to_sync(
+    groups: Groups,
+) -> None:
+    """So a polite client's log does not wait behind those of a greedy one."""
+    await groups.begin(groups.log("slow"))
+    for number in range(BESIDE_MEMBERS):
+        groups.commit.add(groups.log(f"greedy-{number}", size=BESIDE_BYTES * 2 // 3))
+    groups.commit.add(groups.log("polite", size=100))
+    await asyncio.sleep(A_WHILE_S)
+    assert groups.disk.names == [["slow"], ["polite", "greedy-0"]]
+
+
+async def test_after_a_slow_group_the_next_one_is_bounded(groups: Groups) -> None:
+    """A log with little to sync is in it. The large ones come in their turns."""
+    await groups.begin(groups.log("slow"))
+    groups.clock.now_ms -= 1_000_000  # so long no group begins beside it
+    for number in range(4):
+        groups.commit.add(groups.log(f"greedy-{number}", size=GROUP_BYTES))
+    groups.commit.add(groups.log("polite", size=100))
+    groups.clock.now_ms += 1_000_000 + SLOW_MS
+    await groups.disk.end(0)
+    assert groups.disk.names == [["greedy-0", "polite"]]
+    groups.clock.now_ms += SLOW_MS
+    await groups.disk.end(0)
+    assert groups.disk.names == [["greedy-1", "greedy-2"]]
+    groups.clock.now_ms += SLOW_MS
+    await groups.disk.end(0)
+    assert groups.disk.names == [["greedy-3"]]
+
+
+async def test_a_log_whose_size_is_not_known_stops_no_other(groups: Groups) -> None:
+    failed: list[Exception] = []
+
+    class Broken(Log):
+        @property
+        def unsynced_bytes(self) -> int:
+            raise ZeroDivisionError
+
+        @unsynced_bytes.setter
+        def unsynced_bytes(self, size: int) -> None: ...
+
+        def begin_sync(self) -> SyncTicket:
+            raise ZeroDivisionError
+
+        def fail(self, error: Exception) -> None:
+            failed.append(error)
+
+    await groups.begin(groups.log("slow"))
+    groups.commit.add(Broken("broken", groups.told))
+    groups.commit.add(groups.log("other"))
+    await asyncio.sleep(A_WHILE_S)
+    assert groups.disk.names == [["slow"], ["other"]]
+    assert [type(error) for error in failed] == [ZeroDivisionError]
+
+
+async def test_a_quick_disk_has_one_group_of_everything(groups: Groups) -> None:
+    await groups.begin(groups.log("quick"))
+    names = [f"large-{number}" for number in range(4)]
+    for name in names:
+        groups.commit.add(groups.log(name, size=GROUP_BYTES))
+    await groups.disk.end(0)
+    assert groups.disk.names == [names]
 
 
 async def test_logs_that_must_wait_cost_no_turns(groups: Groups) -> None:

@@ -30,15 +30,53 @@ class Beside(RuleBasedStateMachine):
         self.unsynced.setdefault(log, []).append(self.writes)
         self.writes += 1
 
-    @rule(most=st.none() | st.integers(1, 4))
-    def take(self, most: int | None) -> None:
+    def _free(self) -> list[int]:
         busy = {log for group in self.groups for log in group}
-        free = [log for log in self.unsynced if log not in busy]
-        taken = self.order.take(most)
-        assert len(taken) == len(set(taken)) == min(len(free), most or len(free))
-        assert set(taken) <= set(free)
+        return [log for log in self.unsynced if log not in busy]
+
+    def _begin(self, taken: list[int]) -> None:
+        assert len(taken) == len(set(taken))
+        assert set(taken) <= set(self._free())
         if taken:
             self.groups.append({log: self.unsynced.pop(log) for log in taken})
+
+    def _size(self, log: int) -> int:
+        return len(self.unsynced[log])
+
+    @rule()
+    def take(self) -> None:
+        free = self._free()
+        taken = self.order.take()
+        assert set(taken) == set(free)
+        self._begin(taken)
+
+    @rule(most=st.integers(1, 4), budget=st.integers(0, 8))
+    def take_least(self, most: int, budget: int) -> None:
+        by_size = sorted(map(self._size, self._free()))
+        taken = self.order.take_least(most, budget, self._size)
+        sizes = list(map(self._size, taken))
+        assert sizes == by_size[: len(taken)]
+        assert len(taken) <= most
+        assert sum(sizes[1:]) <= budget
+        more = by_size[len(taken) : len(taken) + 1]
+        assert not more or len(taken) == most or sum(sizes[1:] + more) > budget
+        assert bool(taken) == bool(by_size)
+        self._begin(taken)
+
+    @rule(budget=st.integers(0, 8))
+    def take_within(self, budget: int) -> None:
+        """The oldest is never passed over, and a small one only for smaller ones."""
+        free = self._free()
+        ready = list(self.order.ready)
+        taken = self.order.take_within(budget, self._size)
+        assert taken[:1] == ready[:1]
+        others = sorted(map(self._size, ready[1:]))
+        sizes = list(map(self._size, taken[1:]))
+        assert sizes == others[: len(sizes)]
+        assert sum(sizes) <= budget
+        if len(taken) < len(free):
+            assert sum(others[: len(sizes) + 1]) > budget
+        self._begin(taken)
 
     @precondition(lambda self: self.groups)
     @rule(data=st.data())
