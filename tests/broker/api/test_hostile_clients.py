@@ -304,6 +304,9 @@ class AgainstHostile(AclAuthorizer):
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         return caller.client_id != "hostile"
 
+    def over(self, acls: Acls) -> AgainstHostile:
+        return self
+
 
 @pytest.fixture
 def authorizer() -> AgainstHostile:
