@@ -227,9 +227,10 @@ class LogAppends:
             if is_disk_full(error):
                 self._refused(0)
             raise log.availability.refusal(error) from error
+        # Retention waits for this snapshot, so it is begun whatever becomes of the index.
+        log.producer_files.begin(log.end_offset, log.producers)
         try:
             old.seal()
-            log.producer_files.begin(log.end_offset, log.producers)
             path = log.producer_files.go_on(log.segments.bases)
             if path is not None:
                 log.durability.require(path)

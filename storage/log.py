@@ -454,7 +454,11 @@ class PartitionLog:
         self.availability.check()
         try:
             until = await keep_producers(
-                self, self._disk, self.start_offset, lambda: self.producer_files
+                self,
+                self._disk,
+                self.start_offset,
+                lambda: self.producer_files,
+                self._clock.time_ms(),
             )
             return await retire_dead_segments(self, self._disk, until, in_order=in_order)
         except OSError as error:

@@ -10,6 +10,7 @@ later markers are rebuilt.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,12 @@ from dataclasses import dataclass, field
 from stele.wire.batch import BatchHeader
 from stele.wire.control_records import EndMarker
 from storage.cold_range import ColdRange
-from storage.producer_state import EndedTransaction, ProducerStates
+from storage.producer_state import EndedTransaction, ProducerStates, SnapshotEncoding
 from storage.recovery import RecoveredSegments, RecoveryRequest
 from storage.replay import Replayed, replay
 from storage.segment import Segment
-from storage.snapshots import newest_snapshot
-from storage.steps import Steps, Sync
+from storage.snapshots import newest_snapshot, write_snapshot
+from storage.steps import Steps, Sync, Turn
 from storage.txn_index import AbortedTransaction
 from world.disk import Disk
 
@@ -95,6 +96,29 @@ def rebuild_producers(
     replayed = yield from replay(segments, offset, take)
     headless.forget(states)
     return RecoveredProducers(states, replayed)
+
+
+def write_missing_snapshot(
+    disk: Disk, directory: str, segments: Sequence[Segment], now_ms: int
+) -> Steps[str]:
+    """Write the producer state as of the end of these segments, the first ones of a log. Returns
+    the path, which is not synced. Raises CorruptLogError, OSError."""
+    end_offset = segments[-1].end_offset
+    states, offset = yield from newest_snapshot(
+        disk, directory, sys.maxsize, usable_upto=end_offset
+    )
+    headless = _forget_compacted(states, segments)
+
+    def take(header: BatchHeader, marker: EndMarker | None) -> None:
+        headless.take(header)
+        states.update_from(header, marker, now_ms)
+
+    yield from replay(segments, offset, take)
+    headless.forget(states)
+    encoding = SnapshotEncoding(states)
+    while not encoding.go_on():
+        yield Turn.OVER
+    return write_snapshot(disk, directory, end_offset, encoding.data)
 
 
 def aborted_entry(ended: EndedTransaction, first_open_offset: int) -> AbortedTransaction:

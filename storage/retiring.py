@@ -10,8 +10,10 @@ from typing import Final
 
 from storage.log_types import LogView
 from storage.producer_files import ProducerFiles
+from storage.producer_recovery import write_missing_snapshot
 from storage.segment_names import DELETED_SUFFIX
 from storage.snapshots import snapshot_offsets, snapshot_path
+from storage.steps import take_turns, while_true
 from storage.turns import Slices
 from world.disk import Disk
 
@@ -76,7 +78,7 @@ def snapshot_to_sync(log: LogView, disk: Disk, base: int) -> str | None:
 
 
 async def keep_producers(
-    log: LogView, disk: Disk, until: int, files: Callable[[], ProducerFiles]
+    log: LogView, disk: Disk, until: int, files: Callable[[], ProducerFiles], now_ms: int
 ) -> int:
     """Complete the begun producer snapshots, and have on disk those of the producers of batches
     below ``until``: once their segments are gone, nothing else knows them. ``files`` gives the
@@ -87,11 +89,7 @@ async def keep_producers(
     """
     base = log.segments.first_base_above(until)
     lacks_snapshot = snapshot_to_sync(log, disk, base) is None and len(log.producers) > 0
-    stand_in = ""
-    if lacks_snapshot and base != log.segments.bases[0] and not files().is_coming(base):
-        # It was lost with an earlier process. The present state knows these producers, too.
-        files().begin(log.end_offset, log.producers)
-        stand_in = snapshot_path(log.directory, log.end_offset)
+    is_lost = lacks_snapshot and base != log.segments.bases[0] and not files().is_coming(base)
     paths: list[str] = []
     try:
         while log.offline is None and files().is_begun:
@@ -100,11 +98,13 @@ async def keep_producers(
             await asyncio.sleep(0)
         if log.offline is None:
             paths += files().write_refused(log.segments.bases)
+        if is_lost:
+            paths += await _snapshot_of(log, disk, base, now_ms)
     except OSError as error:
         logger.warning("%s: producer snapshot not written: %s", log.directory, error)
     if log.offline is not None:
         return until
-    known = until if stand_in in paths else known_from(log, disk, until)
+    known = known_from(log, disk, until)
     if known < base:
         logger.warning(
             "%s: the segments from offset %d to %d stay until the disk has room for the producer"
@@ -119,6 +119,22 @@ async def keep_producers(
     if paths:
         await disk.sync([*dict.fromkeys(paths), log.directory])
     return min(until, known)
+
+
+async def _snapshot_of(log: LogView, disk: Disk, base: int, now_ms: int) -> list[str]:
+    """Write the snapshot at ``base``, which was lost with an earlier process. Returns its path, or
+    nothing if the log has changed meanwhile. Raises CorruptLogError, OSError.
+
+    One of the present state would not do: it goes with a truncation.
+    """
+    generation = log.truncation_generation
+    gone = [each for each in log.segments.sealed() if each.end_offset <= base]
+    steps = while_true(
+        lambda: log.offline is None and log.truncation_generation == generation,
+        write_missing_snapshot(disk, log.directory, gone, now_ms),
+    )
+    path = await take_turns(disk, steps)
+    return [] if path is None else [path]
 
 
 async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from world.disk import Disk
@@ -70,6 +70,25 @@ async def take_turns(disk: Disk, steps: Steps[T]) -> T:
                 result: T = end.value
                 return result
             error = await failure_of(disk, step)
+
+
+def while_true(holds: Callable[[], bool], steps: Steps[T]) -> Steps[T | None]:
+    """The same work, as long as ``holds`` says after each step that it may go on. Else None."""
+    error: OSError | None = None
+    with contextlib.closing(steps):
+        while True:
+            try:
+                step = next(steps) if error is None else steps.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            error = None
+            try:
+                yield step
+            except OSError as raised:
+                error = raised
+            if not holds():
+                return None
 
 
 async def failure_of(disk: Disk, step: Step) -> OSError | None:

@@ -150,7 +150,7 @@ async def test_a_crash_before_the_snapshot_is_on_disk_costs_no_producer(disk: Fu
     disk.power_loss()
     log = opened(disk, base)
     assert log.segment_bases == [0, base]
-    assert await log.retire_dead_segments() == 1, "with a snapshot of the present state"
+    assert await log.retire_dead_segments() == 1, "with the snapshot made anew"
     disk.power_loss()
     log = opened(disk, base)
     assert knows(log, 7)
@@ -158,7 +158,53 @@ async def test_a_crash_before_the_snapshot_is_on_disk_costs_no_producer(disk: Fu
     assert log.segment_bases == [base]
 
 
-async def test_a_stand_in_that_cannot_be_written_deletes_nothing(disk: Full) -> None:
+async def test_a_lost_snapshot_is_made_anew_of_its_own_offset(disk: Full) -> None:
+    """One of a later offset goes when the log is truncated."""
+    log = opened(disk)
+    append(log, batch_of(7))
+    second = roll(log, 8)
+    third = roll(log, 9)
+    append(log, batch_of(10))
+    log.sync_now()
+    for base in (second, third):
+        disk.remove(snapshot_path(PATH, base))
+    log.advance_start_offset(third)
+    assert await log.retire_dead_segments() == 2
+    assert snapshot_offsets(disk, PATH) == [third]
+    log.truncate_to(third + 1)
+    assert [knows(log, producer) for producer in (7, 8, 9)] == [True, True, True]
+    log.truncate_to(third)
+    assert [knows(log, producer) for producer in (7, 8, 9)] == [True, True, False]
+
+
+class NoHandles(MemoryDisk):
+    """A disk that cannot open time indexes while ``is_exhausted``."""
+
+    is_exhausted = False
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if self.is_exhausted and path.endswith("0.timeindex"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().open(path, create=create)
+
+
+async def test_an_index_that_cannot_be_sealed_costs_no_snapshot() -> None:
+    disk = NoHandles()
+    log = opened(disk)
+    append(log, batch_of(7))
+    disk.is_exhausted = True
+    base = roll(log, 8)
+    disk.is_exhausted = False
+    append(log, batch_of(9))
+    assert snapshot_offsets(disk, PATH) == [base]
+    log.sync_now()
+    log.advance_start_offset(base)
+    assert await log.retire_dead_segments() == 1
+    log.truncate_to(base)
+    assert [knows(log, producer) for producer in (7, 8)] == [True, False]
+
+
+async def test_a_lost_snapshot_that_cannot_be_written_deletes_nothing(disk: Full) -> None:
     log = opened(disk)
     append(log, batch_of(7))
     base = roll(log)
