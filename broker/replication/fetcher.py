@@ -254,7 +254,7 @@ class PeerFetcher:
         for following in unsettled:
             del self._news[following.replica.id]
         if unsettled:
-            self._make_durable(session, unsettled, rests=True)
+            self._make_durable(session, unsettled)
         return bool(unsettled)
 
     def _may_send(self, session: FetcherSession) -> bool:
@@ -386,13 +386,9 @@ class PeerFetcher:
             self._count(verdict)
             self._throttle.fetched(following.replica, verdict.written_bytes)
 
-    def _make_durable(
-        self, session: FetcherSession, written: Sequence[Following], *, rests: bool = False
-    ) -> None:
-        """Have the logs made durable: a position that is told acknowledges all below it.
-
-        ``rests``: leave those alone for a while that cannot be made durable.
-        """
+    def _make_durable(self, session: FetcherSession, written: Sequence[Following]) -> None:
+        """Have the logs made durable: a position that is told acknowledges all below it. Logs that
+        cannot be made durable are left alone for a while."""
         session.is_busy = True
         logs: dict[LogDirectory, list[PartitionLog]] = {}
         for following in written:
@@ -407,31 +403,29 @@ class PeerFetcher:
             session.unflushed -= 1
             if not session.unflushed:
                 try:
-                    self._persist_bounds(session, written, rests=rests)
+                    self._persist_bounds(session, written)
                 except Exception as failure:
                     session.fail(failure)  # nothing else would end the session, which is busy
 
         for directory, unsynced in logs.items():
             directory.synced_then(unsynced, synced)
         if not logs:
-            self._persist_bounds(session, written, rests=rests)
+            self._persist_bounds(session, written)
 
-    def _persist_bounds(
-        self, session: FetcherSession, written: Sequence[Following], *, rests: bool
-    ) -> None:
+    def _persist_bounds(self, session: FetcherSession, written: Sequence[Following]) -> None:
         """Records that the leader has deleted stay deleted here: then the new start is reported,
         too. The leader's dropped end becomes that of this log."""
         if session.is_over:
             return
         moved = [following for following in written if following.has_bounds_to_write]
         if not moved:
-            self._made_durable(session, written, rests=rests)
+            self._made_durable(session, written)
             return
 
         async def persist() -> None:
             try:
                 await self._write_bounds(moved)
-                self._made_durable(session, written, rests=rests)
+                self._made_durable(session, written)
             except Exception as error:
                 session.fail(error)
 
@@ -451,9 +445,7 @@ class PeerFetcher:
             if following.replica.durable_start_offset < following.replica.log.start_offset:
                 self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
 
-    def _made_durable(
-        self, session: FetcherSession, written: Sequence[Following], *, rests: bool
-    ) -> None:
+    def _made_durable(self, session: FetcherSession, written: Sequence[Following]) -> None:
         if session.is_over:
             return
         for following in written:
@@ -464,7 +456,7 @@ class PeerFetcher:
                 continue
             if following.is_durable:
                 self._tell(partition)
-            elif rests:
+            else:  # nothing else would try again
                 self._rest(partition, REST_MAX_S)
         if self._held:
             self._release()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from stele.errors import ErrorCode
+import pytest
+
+from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import decode
+from storage.directory import LogDirectory
 from tests.broker.replication.test_cleaner import read_all
 from tests.support.compaction import keyed_batch, last_values
 from tests.support.replica_cluster import Node, ReplicaCluster
@@ -94,6 +97,30 @@ async def test_a_deleted_key_does_not_come_back_with_a_replica_that_was_away(
     assert started_anew(cluster[3])
     await lead(cluster, 3)
     assert b"doomed" not in last_values(await read_all(cluster[3]))
+
+
+@for_hours
+async def test_a_dropped_end_that_the_disk_refuses_is_written_later(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile the replica tells the leader of nothing above it."""
+    await delete_while_away(cluster, 3)
+    await pass_hours(cluster[1], 3)
+    persist = LogDirectory.persist_start_offsets
+    refusals = 0
+
+    async def refused_twice(directory: LogDirectory) -> None:
+        nonlocal refusals
+        if refusals < 2 and directory is cluster[3].replica().directory:
+            refusals += 1
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")
+        await persist(directory)
+
+    monkeypatch.setattr(LogDirectory, "persist_start_offsets", refused_twice)
+    await come_back(cluster, 3)
+    assert refusals == 2
+    log = cluster[3].replica().log
+    assert cluster[3].replica().durable_dropped_end == log.dropped_end > 0
 
 
 @for_hours
