@@ -427,6 +427,7 @@ class Broker:
             self._node_connections("share-states"),
             image=image,
             clock=world.clock,
+            answer_share=self._kafka.memory.answer_share,
         )
         self._publisher.subscribe(self._sharing)
 

@@ -55,7 +55,7 @@ class ConfigKey:
     allowed: tuple[str, ...] = ()
     # Values that Kafka takes and that this version refuses, each with the reason.
     not_built: tuple[tuple[str, str], ...] = ()
-    # A regular expression for the whole text of a list, and the same rule in words.
+    # A regular expression for the whole text of a string or a list, and the same rule in words.
     pattern: tuple[str, str] | None = None
     # Kafka has the key and its tools set it, but it changes nothing here. Its doc says so.
     is_inert: bool = False
@@ -77,6 +77,7 @@ class ConfigKey:
             case Type.PASSWORD:
                 return text
             case Type.STRING:
+                self._check_pattern(text, text)
                 return self._chosen(text, text)
             case Type.LIST:
                 items = tuple(item.strip() for item in text.split(",") if item.strip())

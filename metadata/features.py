@@ -51,6 +51,9 @@ themselves. Transactions work at 0, too."""
 GROUP_VERSION = "group.version"
 """KIP-848. At 1, there are groups of the consumer protocol."""
 
+SHARE_VERSION = "share.version"
+"""KIP-932. At 1, there are share groups."""
+
 KAFKA_NAMES: Mapping[str, str] = {METADATA_VERSION: "stele.metadata.version"}
 """The features' names in Kafka's protocol. Kafka's tools take a level of ``metadata.version`` for a
 release of Kafka, and would print UNKNOWN for ours."""
@@ -61,6 +64,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
         FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL),
         FeatureRange(TRANSACTION_VERSION, 0, 2),
         FeatureRange(GROUP_VERSION, 0, 1),
+        FeatureRange(SHARE_VERSION, 0, 1),
     )
 }
 """The levels that this version of Stele supports, by name. New clusters begin with the highest

@@ -1,4 +1,4 @@
-"""A consumer group's configuration: every key that a group can have, by Kafka 4.1's names.
+"""A group's configuration: every key that a group can have, by Kafka 4.4's names.
 
 Each is declared here and nowhere else: the attribute is the key, dots as underscores, and of an
 instance the value.
@@ -12,8 +12,15 @@ from typing import Final, cast
 
 from metadata.config_key import ConfigKey, Scope, Value
 from metadata.node_settings import NodeSettings
-from metadata.setting import Setting, integer
+from metadata.setting import Setting, boolean, integer, string
 from stele.errors import ApiError, ErrorCode
+
+_NUMBER: Final = r"\d{1,9}"
+RESET_PATTERN: Final = (
+    r"latest|earliest|by_duration:P(?=[\dT])"
+    rf"(?:({_NUMBER})D)?(?:T(?=\d)(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER}(?:\.\d{{1,9}})?)S)?)?"
+)
+"""Its groups are days, hours, minutes and seconds, in the text of Java's Duration."""
 
 
 class GroupConfig:
@@ -43,6 +50,64 @@ class GroupConfig:
         minimum=0,
         synonym="group.consumer.assignment.interval.ms",
     )
+    # Share groups (KIP-932).
+    share_session_timeout_ms = integer(
+        45000,
+        "How long a member of a share group may be silent before it is removed.",
+        minimum=1,
+        synonym="group.share.session.timeout.ms",
+    )
+    share_heartbeat_interval_ms = integer(
+        5000,
+        "The heartbeat interval that members of a share group get.",
+        minimum=1,
+        synonym="group.share.heartbeat.interval.ms",
+    )
+    share_assignment_interval_ms = integer(
+        1000,
+        "How long after a target assignment of a share group the next one is made, at the "
+        "earliest. 0: each change is followed by an assignment.",
+        minimum=0,
+        synonym="group.share.assignment.interval.ms",
+    )
+    share_record_lock_duration_ms = integer(
+        30000,
+        "How long a member of a share group has a record that it does not acknowledge. Then the "
+        "record is delivered again.",
+        minimum=1,
+        synonym="group.share.record.lock.duration.ms",
+    )
+    share_delivery_count_limit = integer(
+        5,
+        "How often a record is delivered before it is given up. A lower limit counts from the next "
+        "delivery on.",
+        minimum=1,
+        synonym="group.share.delivery.count.limit",
+    )
+    share_partition_max_record_locks = integer(
+        2000,
+        "The most records of a partition that a share group has in flight: from the first that is "
+        "not done to the last that was delivered.",
+        minimum=1,
+        synonym="group.share.partition.max.record.locks",
+    )
+    share_renew_acknowledge_enable = boolean(
+        True,
+        "Whether members may renew the locks of their records (KIP-1222).",
+    )
+    share_auto_offset_reset = string(
+        "latest",
+        "Where a share group begins in a partition that it reads for the first time: latest, "
+        "earliest, or by_duration: and an ISO 8601 duration such as PT1H, for the first record of "
+        "that time.",
+        pattern=(RESET_PATTERN, "latest, earliest or by_duration:PnDTnHnMn.nS"),
+    )
+    share_isolation_level = string(
+        "read_uncommitted",
+        "Whether a share group gets the records of open and of aborted transactions "
+        "(read_uncommitted), or not (read_committed).",
+        allowed=("read_uncommitted", "read_committed"),
+    )
 
 
 _SETTINGS: Final = {
@@ -70,6 +135,36 @@ BOUNDED: Final[tuple[_Bounds, ...]] = (
         NodeSettings.group_consumer_min_assignment_interval_ms,
         NodeSettings.group_consumer_max_assignment_interval_ms,
     ),
+    (
+        GroupConfig.share_session_timeout_ms,
+        NodeSettings.group_share_min_session_timeout_ms,
+        NodeSettings.group_share_max_session_timeout_ms,
+    ),
+    (
+        GroupConfig.share_heartbeat_interval_ms,
+        NodeSettings.group_share_min_heartbeat_interval_ms,
+        NodeSettings.group_share_max_heartbeat_interval_ms,
+    ),
+    (
+        GroupConfig.share_assignment_interval_ms,
+        NodeSettings.group_share_min_assignment_interval_ms,
+        NodeSettings.group_share_max_assignment_interval_ms,
+    ),
+    (
+        GroupConfig.share_record_lock_duration_ms,
+        NodeSettings.group_share_min_record_lock_duration_ms,
+        NodeSettings.group_share_max_record_lock_duration_ms,
+    ),
+    (
+        GroupConfig.share_delivery_count_limit,
+        NodeSettings.group_share_min_delivery_count_limit,
+        NodeSettings.group_share_max_delivery_count_limit,
+    ),
+    (
+        GroupConfig.share_partition_max_record_locks,
+        NodeSettings.group_share_min_partition_max_record_locks,
+        NodeSettings.group_share_max_partition_max_record_locks,
+    ),
 )
 """Keys of groups with the keys of nodes that say how low and how high their values may be."""
 
@@ -87,13 +182,16 @@ def check_group(configs: Mapping[str, str], static: Mapping[str, str]) -> None:
                 f"{key.name}={value}: it must be from {low} ({least.key.name}) to {high} "
                 f"({most.key.name})",
             )
-    session = GroupConfig.consumer_session_timeout_ms.key.name
-    interval = GroupConfig.consumer_heartbeat_interval_ms.key.name
-    if values[session] <= values[interval]:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"{session} {values[session]} must be larger than {interval} {values[interval]}",
-        )
+    for longer, shorter in (
+        (GroupConfig.consumer_session_timeout_ms, GroupConfig.consumer_heartbeat_interval_ms),
+        (GroupConfig.share_session_timeout_ms, GroupConfig.share_heartbeat_interval_ms),
+    ):
+        session, interval = longer.key.name, shorter.key.name
+        if values[session] <= values[interval]:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"{session} {values[session]} must be larger than {interval} {values[interval]}",
+            )
 
 
 def _value(key: ConfigKey, configs: Mapping[str, str], static: Mapping[str, str]) -> int:

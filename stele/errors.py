@@ -144,6 +144,7 @@ class ErrorCode(enum.IntEnum):
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
     INVALID_REGULAR_EXPRESSION = 128
+    SHARE_SESSION_LIMIT_REACHED = 133
 
     @property
     def retriable(self) -> bool:
@@ -182,6 +183,7 @@ _RETRIABLE = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
         ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
 

@@ -68,6 +68,10 @@ from broker.api import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     share_group_states,
     sync_group,
     txn_offset_commit,
@@ -162,6 +166,11 @@ SERVED = (
     consumer_group_describe.SERVED,
     list_config_resources.SERVED,
     describe_topic_partitions.SERVED,
+    share_group_heartbeat.SERVED,
+    share_group_describe.SERVED,
+    share_fetch.SERVED,
+    share_acknowledge.SERVED,
+    *share_group_states.SERVED,
 )
 """The APIs that every broker serves."""
 
@@ -169,14 +178,9 @@ OF_TELEMETRY = (get_telemetry_subscriptions.SERVED, push_telemetry.SERVED)
 """Further APIs of a broker that has a receiver for the metrics of clients."""
 
 
-OF_SHARE_GROUPS = share_group_states.SERVED
-"""Further APIs of a broker that serves share groups."""
-
-
 def served_by(context: BrokerContext) -> tuple[Served, ...]:
     """Every API that a broker serves. ApiVersions lists exactly these."""
-    of_telemetry = () if context.telemetry is None else OF_TELEMETRY
-    return SERVED + of_telemetry + (OF_SHARE_GROUPS if context.sharing.is_served else ())
+    return SERVED if context.telemetry is None else SERVED + OF_TELEMETRY
 
 
 class KafkaApis:
@@ -218,6 +222,7 @@ class KafkaApis:
         """The connection is lost: end its session."""
         self._last_contexts.pop(connection, None)
         self._context.sessions.forget(connection)
+        self._context.sharing.sessions.forget(connection)
         if self._context.telemetry is not None:
             self._context.telemetry.disconnected(connection)
 

@@ -6,7 +6,7 @@ Deviations: none known.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service import groups
+from broker.service import group_deletion
 from broker.service.changes import check_named
 from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
@@ -23,7 +23,7 @@ async def handle(
     context: BrokerContext, request_context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     check_named(len(request.groups_names), "groups")
-    errors = await groups.delete(context, request_context.caller, request.groups_names)
+    errors = await group_deletion.delete(context, request_context.caller, request.groups_names)
     results = await in_slices(
         lambda each: DeletableGroupResult(each[0], each[1].code),
         zip(request.groups_names, errors, strict=True),

@@ -1,15 +1,16 @@
 """FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id.
 
-The first client that asks has the internal topic made. Deviations: there are no share groups. Their
-keys are refused with an error that ends the matter, because clients ask for ever after
-COORDINATOR_NOT_AVAILABLE.
+The first client that asks has the internal topic made. Deviations: while a cluster has no share
+groups, their keys are refused with an error that ends the matter, because clients ask for ever
+after COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
 from broker.service.context import BrokerContext
-from broker.service.coordinators import GROUPS, TRANSACTIONS, Coordinators
+from broker.service.coordinators import GROUPS, SHARES, TRANSACTIONS, Coordinators
+from broker.service.share_groups import check_version
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import find_coordinator as messages
 from stele.wire.kafka.messages.find_coordinator import (
@@ -48,7 +49,11 @@ def _coordinators(
     if kind is not None:
         return Coordinators(context, request_context.caller, kind)
     if key_type == _SHARE_GROUP:
-        return ApiError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not supported")
+        try:
+            check_version(context)
+        except ApiError as error:
+            return error
+        return Coordinators(context, request_context.caller, SHARES)
     return ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}")
 
 
@@ -56,6 +61,10 @@ async def _coordinator(coordinators: Coordinators | ApiError, key: str) -> Coord
     try:
         if isinstance(coordinators, ApiError):
             raise coordinators
+        if coordinators.kind is SHARES and key.count(":") < 2:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"{key} names no share partition: group:topic id:number"
+            )
         registration, endpoint = await coordinators.of(key)
     except ApiError as error:
         return _refused(key, error.code, error.message)

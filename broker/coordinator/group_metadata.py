@@ -10,6 +10,7 @@ from broker.coordinator.group.share.types import ShareSettings
 from metadata.configs import Configs
 from metadata.effective import effective_group_config
 from metadata.image import EMPTY, MetadataImage
+from metadata.node_settings import NodeSettings
 from metadata.topics import Topics
 
 _REMEMBERED_MAX: Final = 10_000
@@ -26,6 +27,7 @@ class GroupMetadata:
         # Settings of groups by the configurations of this image. Every heartbeat needs them.
         self._configs: Configs = EMPTY.configs
         self._settings: dict[str, ConsumerSettings] = {}
+        self._share_settings: dict[str, ShareSettings] = {}
 
     def apply(self, image: MetadataImage) -> None:
         before = self._image
@@ -41,9 +43,7 @@ class GroupMetadata:
         return self.topics.ids.get(name)
 
     def settings(self, group_id: str) -> ConsumerSettings:
-        if self._image.configs is not self._configs:
-            self._configs = self._image.configs
-            self._settings.clear()
+        self._check_newest()
         found = self._settings.get(group_id)
         if found is None:
             if len(self._settings) == _REMEMBERED_MAX:
@@ -57,5 +57,23 @@ class GroupMetadata:
         return found
 
     def share_settings(self, group_id: str) -> ShareSettings:
-        """Kafka's defaults: groups have no configurations for share groups yet."""
-        return ShareSettings()
+        self._check_newest()
+        found = self._share_settings.get(group_id)
+        if found is None:
+            if len(self._share_settings) == _REMEMBERED_MAX:
+                self._share_settings.clear()
+            config = effective_group_config(self._image, group_id, static=self._static)
+            found = self._share_settings[group_id] = ShareSettings(
+                config.share_session_timeout_ms,
+                config.share_heartbeat_interval_ms,
+                config.share_assignment_interval_ms,
+                NodeSettings.group_share_max_size.read(self._static),
+            )
+        return found
+
+    def _check_newest(self) -> None:
+        """Forget the settings of earlier configurations."""
+        if self._image.configs is not self._configs:
+            self._configs = self._image.configs
+            self._settings.clear()
+            self._share_settings.clear()

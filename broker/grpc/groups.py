@@ -23,7 +23,7 @@ from broker.coordinator.group.types import (
 )
 from broker.grpc.answers import check_count, refusable, tell_coordinators, why
 from broker.grpc.messages import unary
-from broker.service import group_offsets, groups
+from broker.service import group_deletion, group_offsets, groups
 from broker.service.context import BrokerContext
 from broker.service.coordinators import GROUPS, Coordinators
 from broker.service.group_offsets import AskedTopic
@@ -229,7 +229,7 @@ class GroupsService:
         self, caller: Caller, request: pb.DeleteGroupsRequest
     ) -> pb.DeleteGroupsResponse:
         check_count(len(request.groups), "groups")
-        errors = await groups.delete(self._context, caller, request.groups)
+        errors = await group_deletion.delete(self._context, caller, request.groups)
         return pb.DeleteGroupsResponse(
             groups=[
                 pb.DeleteGroupsResponse.Group(group=each, error=error.code, message=why(error))

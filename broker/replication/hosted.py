@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from broker.replication.led import LedPartition
 from broker.replication.produce import ProduceRequests
 from broker.replication.replica import (
     OnMarker,
@@ -19,13 +20,13 @@ from broker.replication.replica import (
     ReportCorrupt,
 )
 from broker.replication.replicas import Replicas
+from broker.replication.shared import SharedPartition
 from broker.replication.verification import Guard
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from stele.wire.batch import BatchHeader, Record, batches, decode
 from stele.wire.control_records import EndMarker, decode_end_marker
 from storage.errors import CorruptLogError
-from storage.log import PartitionLog
 from storage.turns import Slices
 
 _READ_BYTES = 1 << 20
@@ -44,8 +45,8 @@ class Loaded(NamedTuple):
     """What the one record says, if it is the end of the transaction."""
 
 
-class HostedPartition:
-    """One partition in one leader epoch. Nothing is said of it once that has passed."""
+class HostedPartition(LedPartition):
+    """One partition in one leader epoch, as its coordinator writes and reads it."""
 
     def __init__(
         self,
@@ -56,52 +57,18 @@ class HostedPartition:
         deposed: Callable[[], bool],
         on_corrupt: ReportCorrupt,
     ) -> None:
-        self._replica = replica
+        super().__init__(replica, lease_valid=lease_valid, deposed=deposed)
         self._produce = produce
-        self._lease_valid = lease_valid
-        self._deposed = deposed
         self._on_corrupt = on_corrupt
-        self.leader_epoch = replica.machine.leader_epoch
-        self._tenure = replica.tenure
-        self._last_log = replica.log
         self._on_marker: OnMarker | None = None
         # By producer id: the epoch whose transaction a coordinator has confirmed, while the log
         # does not have the transaction yet. In the order of confirmations, VERIFIED_MAX at most.
         self._verified: dict[int, tuple[int, Guard]] = {}
 
-    def __repr__(self) -> str:
-        return f"{self._replica!r} in leader epoch {self.leader_epoch}"
-
-    @property
-    def id(self) -> PartitionId:
-        return self._replica.id
-
-    @property
-    def _log(self) -> PartitionLog:
-        """In the directory where it is now."""
-        if self._replica.has_tenure(self._tenure):
-            self._last_log = self._replica.log
-        return self._last_log
-
-    @property
-    def is_led(self) -> bool:
-        """Whether this broker leads it still, in the same epoch and with the same records. An epoch
-        has one leader, so nobody else leads before the epoch rises."""
-        is_same_epoch = self._replica.machine.leader_epoch == self.leader_epoch
-        return is_same_epoch and self._replica.has_tenure(self._tenure)
-
-    @property
-    def refusal(self) -> ErrorCode:
-        """The error with which the coordinator must refuse answers now; NONE: it may answer. The
-        clock is read anew: a process that was paused may have been replaced meanwhile."""
-        if not self.is_led or self._deposed() or not self._lease_valid():
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
-
     @property
     def write_refusal(self) -> ErrorCode:
         """Why nothing can be appended now; NONE: it can."""
-        if self._replica.machine.is_under_min_isr:
+        if self.replica.machine.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return self.refusal
 
@@ -116,10 +83,10 @@ class HostedPartition:
     ) -> None:
         """Have it confirmed that the partition is part of a transaction, unless its log says so.
         ``adds``: it is made part of it. ``done`` is called exactly once, perhaps at once."""
-        replica = self._replica
+        replica = self.replica
         if not self.is_led:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self._log.producers.is_open(producer_id, producer_epoch):
+        elif self.log.producers.is_open(producer_id, producer_epoch):
             done(ErrorCode.NONE)
         else:
             transactional = self._produce.transactional
@@ -154,7 +121,7 @@ class HostedPartition:
         open in the log, or was confirmed, and no marker has ended it since."""
         if not self.is_led:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        producers = self._log.producers
+        producers = self.log.producers
         entry = producers.get(producer_id)
         if entry is not None and producer_epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -167,22 +134,18 @@ class HostedPartition:
         epoch, guard = verified
         if epoch != producer_epoch:
             return ErrorCode.INVALID_TXN_STATE
-        if not guard.holds(self._replica):
+        if not guard.holds(self.replica):
             del self._verified[producer_id]
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
     @property
     def max_batch_bytes(self) -> int:
-        return self._replica.config.max_message_bytes
+        return self.replica.config.max_message_bytes
 
     @property
     def end_offset(self) -> int:
-        return self._log.end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        return self._replica.machine.high_watermark
+        return self.log.end_offset
 
     def append(self, batch: bytearray, token: ProduceToken) -> int:
         """Append one batch, whose buffer is given away; its base offset. ``token`` hears when it is
@@ -190,18 +153,18 @@ class HostedPartition:
 
         Raises ApiError, StorageError: nothing was appended.
         """
-        return self._produce.append_own(self._replica, batch, self.leader_epoch, token)
+        return self._produce.append_own(self.replica, batch, self.leader_epoch, token)
 
     def watch(self, on_advanced: Callable[[], None], on_marker: OnMarker) -> None:
         """Have ``on_advanced`` called when the high watermark has risen, and sometimes when it has
         not, and ``on_marker`` for each end of a transaction that is appended from now on."""
-        self._replica.consumers[self] = on_advanced
-        self._replica.on_marker = self._on_marker = on_marker
+        self.replica.consumers[self] = on_advanced
+        self.replica.on_marker = self._on_marker = on_marker
 
     def unwatch(self) -> None:
-        self._replica.consumers.pop(self, None)
-        if self._replica.on_marker is self._on_marker:  # else that of a later leader epoch
-            self._replica.on_marker = None
+        self.replica.consumers.pop(self, None)
+        if self.replica.on_marker is self._on_marker:  # else that of a later leader epoch
+            self.replica.on_marker = None
 
     async def records(self) -> AsyncIterator[Loaded]:
         """All records up to the log's end but for other control records than the ends of
@@ -209,32 +172,28 @@ class HostedPartition:
 
         Raises ApiError: it is not led any more, or its log cannot be read.
         """
-        offset = self._log.start_offset
+        offset = self.log.start_offset
         slices = Slices(_RECORDS_A_TURN)
-        while offset < self._log.end_offset:
-            log = self._log
+        while offset < self.log.end_offset:
+            log = self.log
             try:
                 result = log.read(offset, _READ_BYTES)
                 if result.cold is not None:
                     await log.warm(result.cold)
             except CorruptLogError as error:
-                self._on_corrupt(self._replica, log, error)
+                self._on_corrupt(self.replica, log, error)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            self._check_led()
+            self.check_led()
             for position, header in batches(result.data):
                 for loaded in _loaded(header, decode(result.data, position), offset):
                     yield loaded
                     if await slices.step(len(loaded.records)):
-                        self._check_led()
+                        self.check_led()
             offset = result.next_offset
-
-    def _check_led(self) -> None:
-        if not self.is_led:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class Hosting:
-    """Hands out the partitions that this broker leads to its coordinators."""
+    """Hands out the partitions that this broker leads to its coordinators and share groups."""
 
     def __init__(
         self,
@@ -251,10 +210,8 @@ class Hosting:
 
     def host(self, partition: PartitionId) -> HostedPartition | None:
         """The partition, if this broker leads it and its log is there."""
-        replica = self._replicas.by_id.get(partition)
-        if replica is None or replica.state is not ReplicaState.ONLINE:
-            return None
-        if not replica.machine.is_leader:
+        replica = self._led(partition)
+        if replica is None:
             return None
         return HostedPartition(
             replica,
@@ -263,6 +220,24 @@ class Hosting:
             deposed=self._replicas.deposed,
             on_corrupt=self._on_corrupt,
         )
+
+    def share(self, partition: PartitionId) -> SharedPartition | None:
+        """The same for share groups."""
+        replica = self._led(partition)
+        if replica is None:
+            return None
+        return SharedPartition(
+            replica,
+            lease_valid=self._lease_valid,
+            deposed=self._replicas.deposed,
+            on_corrupt=self._on_corrupt,
+        )
+
+    def _led(self, partition: PartitionId) -> Replica | None:
+        replica = self._replicas.by_id.get(partition)
+        if replica is None or replica.state is not ReplicaState.ONLINE:
+            return None
+        return replica if replica.machine.is_leader else None
 
     def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
         """Have the listener called whenever this broker begins to lead a partition in a leader

@@ -87,7 +87,7 @@ class Coordinators:
     def __init__(self, context: BrokerContext, caller: Caller, kind: Kind) -> None:
         self._context = context
         self._caller = caller
-        self._kind = kind
+        self.kind = kind
         self._topic: Topic | ApiError | None = None
 
     async def of(self, key: str) -> tuple[BrokerRegistration, Endpoint]:
@@ -95,8 +95,8 @@ class Coordinators:
         GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE."""
         context, caller = self._context, self._caller
-        resource = self._kind.resource(key)
-        why = refusal(context.authorizer, caller, self._kind.operation, resource)
+        resource = self.kind.resource(key)
+        why = refusal(context.authorizer, caller, self.kind.operation, resource)
         if why is not None:
             raise why
         topic = await self._made()
@@ -111,10 +111,10 @@ class Coordinators:
     async def _made(self) -> Topic:
         if self._topic is None:
             image = self._context.image()
-            wanted = self._kind.topic(self._context.config, image)
+            wanted = self.kind.topic(self._context.config, image)
             try:
                 if image.topic(wanted.name) is None:
-                    self._kind.check(image)
+                    self.kind.check(image)
                 self._topic = await made(self._context, wanted)
             except ApiError as error:
                 self._topic = error

@@ -15,7 +15,6 @@ from broker.coordinator.group.consumer.types import (
     ResolveRequest,
 )
 from broker.coordinator.group.types import (
-    DeleteRequest,
     DescribeAnswer,
     DescribeRequest,
     GroupRequest,
@@ -74,6 +73,12 @@ def _coordinator_for(
     if why is not None:
         raise why
     return coordinated_by(context, GROUPS, request.group_id)
+
+
+async def ask_unchecked(context: BrokerContext, request: GroupRequest[A]) -> A:
+    """As ``ask``, for a request that this broker makes by itself, or whose caller was checked."""
+    number = coordinated_by(context, GROUPS, request.group_id)
+    return await ask_coordinator(context.groups, number, request)
 
 
 # ------------------------------------------------------------------------------- membership
@@ -176,34 +181,6 @@ async def describe_consumers(
         return answer
 
     return await gather_in_slices(one, group_ids)
-
-
-async def delete(
-    context: BrokerContext, caller: Caller, group_ids: Sequence[str]
-) -> list[ApiError]:
-    """What became of each group; NONE: it is deleted. Many are asked for at once, so that
-    they share the coordinators' batches."""
-
-    async def one(group_id: str) -> ApiError:
-        try:
-            return ApiError(await _delete(context, caller, group_id))
-        except ApiError as refused:
-            return refused
-
-    return await gather_in_slices(one, group_ids)
-
-
-async def _delete(context: BrokerContext, caller: Caller, group_id: str) -> ErrorCode:
-    """Delete the offsets of a group, some at a time, and the group with the last of them. If this
-    ends early, a repeated request deletes the rest."""
-    is_begun = False
-    while True:
-        answer = await ask(context, caller, Operation.DELETE, DeleteRequest(group_id))
-        if is_begun and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
-            return ErrorCode.NONE  # another caller has deleted the rest
-        if answer.is_over:
-            return answer.error
-        is_begun = True
 
 
 async def list_groups(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from broker.coordinator.node_requests import Nodes
@@ -10,6 +11,8 @@ from broker.coordinator.runtime import Host
 from broker.coordinator.share_states import ShareStates
 from broker.coordinator.shares import ShareCoordinators, ShareLogCutter
 from broker.replication.parts import Deletions
+from broker.sharing.partitions import SharedLogs, SharePartitions
+from broker.sharing.sessions import ShareSession, ShareSessions
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from runtime.config.node import NodeConfig
@@ -23,32 +26,60 @@ class Replicas(Protocol):
     def deletion(self) -> Deletions: ...
 
 
+class Hosting(Host, SharedLogs, Protocol):
+    """``broker.replication.hosted.Hosting``."""
+
+
 class Sharing:
     """Subscribes to the metadata behind the replica manager."""
-
-    is_served = False
-    """Whether clients and brokers may use it. It is not while parts are missing."""
 
     def __init__(
         self,
         config: NodeConfig,
         replicas: Replicas,
-        host: Host,
+        hosting: Hosting,
         nodes: Nodes,
         *,
         image: Callable[[], MetadataImage],
         clock: Clock,
+        answer_share: Callable[[], int],
     ) -> None:
-        self.coordinators = ShareCoordinators(config, host, clock=clock)
+        """``answer_share``: how many bytes the next answer to a consumer may take."""
+        self.answer_share = answer_share
+        self.coordinators = ShareCoordinators(config, hosting, clock=clock)
         self._cutter = ShareLogCutter(self.coordinators, replicas.deletion)
         self.states = ShareStates(
             self.coordinators, nodes, broker_id=config.node_id, image=image, clock=clock
         )
 
+        self.partitions = SharePartitions(config, hosting, self.states, image=image, clock=clock)
+        self.sessions = ShareSessions(config.group_share_max_share_sessions, self._release)
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.coordinators.apply(delta, image)
+        self.partitions.apply(delta, image)
+
+    def _release(self, session: ShareSession) -> None:
+        """A session has ended: its member has no records any more."""
+        group_id, member_id = session.key
+        for each in session.partitions:
+            led = self.partitions.find(group_id, each)
+            if led is not None:
+                led.end_session(member_id)
+
+    def begin(self, work: Coroutine[None, None, None], name: str) -> None:
+        """Do work that nobody waits for. It ends with the broker."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.partitions.stop()
         await self._cutter.stop()
         await self.states.stop()
         await self.coordinators.stop()

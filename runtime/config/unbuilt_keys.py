@@ -89,7 +89,7 @@ _WITHOUT_EFFECT = (
     ("group.consumer.migration.", "a group with members does not change its protocol"),
     ("group.consumer.regex.", "expressions are resolved again when topics come or go"),
     ("group.coordinator.", "a coordinator has no threads, and appends without a delay"),
-    ("group.share.", "there are no share groups"),
+    ("group.share.assignors", "simple is the only assignor of share groups"),
     ("offsets.load.buffer.size", "a load reads as much as fits"),
     ("offsets.topic.compression.codec", "there is no compression of __consumer_offsets"),
     ("share.coordinator.append.linger.", "a coordinator appends without a delay"),

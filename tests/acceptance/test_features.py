@@ -39,6 +39,7 @@ def level(bootstrap: str) -> int:
         assert [each["name"] for each in features] == [
             "group.version",
             "metadata.version",
+            "share.version",
             "transaction.version",
         ]
         feature = features[1]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
-from metadata.config_keys import validate_topic_config
+from metadata.config_keys import validate_group_config, validate_topic_config
 from runtime.config.node import ConfigError, load
 from stele.config import ClientConfig
 from stele.errors import ApiError, SteleError
@@ -75,7 +75,7 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-SHARE_GROUPS = (76, 77, 78, 79)
+OFFSETS_OF_SHARE_GROUPS = (90, 91, 92)
 
 
 def unadvertised(*keys: int) -> None:
@@ -99,10 +99,18 @@ def refused_kerberos() -> None:
         ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
+def refused_dead_letters() -> None:
+    with pytest.raises(ApiError):
+        validate_group_config("errors.deadletterqueue.topic.name", "dlq.orders")
+
+
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
+    "the offsets of share groups, described, set and deleted": lambda: unadvertised(
+        *OFFSETS_OF_SHARE_GROUPS
+    ),
+    "dead letters of share groups (KIP-1191)": refused_dead_letters,
 }
 ROWS = re.findall(
     r"^\| ([^|]+?) \|", README.partition("## What is not built yet")[2].partition("\n## ")[0],

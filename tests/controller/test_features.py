@@ -68,7 +68,12 @@ def described(
     machine: Machine, controllers: Mapping[int, Told]
 ) -> admin.DescribeFeaturesResponse.Feature:
     features = describe(machine.image, controllers).features
-    assert [each.name for each in features] == ["group.version", VERSION, "transaction.version"]
+    assert [each.name for each in features] == [
+        "group.version",
+        VERSION,
+        "share.version",
+        "transaction.version",
+    ]
     return features[1]
 
 
@@ -120,7 +125,7 @@ def test_impossible_levels_are_refused(
 
 def test_an_upgrade_waits_for_every_broker_also_for_a_fenced_one(machine: Machine) -> None:
     update(machine, 1, DOWN)
-    for name in ("transaction.version", "group.version"):
+    for name in ("transaction.version", "group.version", "share.version"):
         update(machine, 0, DOWN, name)
     old = [pb.FeatureRange(name=VERSION, min_level=1, max_level=1)]
     machine.register(3, features=old)
@@ -332,13 +337,13 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
 
 def test_a_new_cluster_begins_with_the_highest_levels(machine: Machine) -> None:
     assert machine.image.features == FeatureLevels(
-        {"group.version": 1, VERSION: NEWEST, "transaction.version": 2}
+        {"group.version": 1, VERSION: NEWEST, "share.version": 1, "transaction.version": 2}
     )
 
 
 def test_an_old_cluster_begins_without_features_that_are_new() -> None:
     machine = Machine()
-    for name in ("transaction.version", "group.version"):
+    for name in ("transaction.version", "group.version", "share.version"):
         update(machine, 0, DOWN, name)
     assert machine.image.features == FeatureLevels({VERSION: NEWEST}), "as before they were there"
     machine.do(bootstrap)
@@ -351,7 +356,8 @@ def test_features_rise_when_all_nodes_know_them(machine: Machine) -> None:
         assert update(machine, level, kind, "transaction.version").error == 0
         assert finalized_level(machine.image, "transaction.version") == level
     old = [each for each in supported_ranges() if each.name == VERSION]
-    update(machine, 0, DOWN, "group.version")
+    for name in ("group.version", "share.version"):
+        update(machine, 0, DOWN, name)
     machine.register(3, features=old)
     answer = update(machine, 2, UP, "transaction.version")
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION

@@ -8,8 +8,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
-from metadata.features import GROUP_VERSION
-from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from metadata.features import GROUP_VERSION, SHARE_VERSION
+from metadata.internal_topics import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from runtime.authorization.authorizer import topic_resource
 from stele.errors import ErrorCode
@@ -61,10 +61,12 @@ async def edges_with_coordinators(authorizer: FakeAuthorizer) -> Edges:
     )
     edges.finalize(METADATA_VERSION, METADATA_VERSION_LEVEL)
     edges.finalize(GROUP_VERSION, 1)
+    edges.finalize(SHARE_VERSION, 1)
     edges.add_topic("there", [[1, 2]])
-    for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
+    for name in (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC):
         edges.add_topic(name, [[1]])
-    await until(lambda: len(edges.groups.active) == len(edges.transactions.active) == 1)
+    kinds = (edges.groups, edges.transactions, edges.sharing.coordinators)
+    await until(lambda: [len(each.active) for each in kinds] == [1, 1, 1])
     return edges
 
 

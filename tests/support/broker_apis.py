@@ -417,6 +417,7 @@ class Edges:
             self.nodes,
             image=lambda: self.publisher.image,
             clock=self.clock,
+            answer_share=lambda: 1 << 20,
         )
         self.publisher.subscribe(self.sharing)
         self.controller = FakeController(self)

@@ -23,6 +23,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from storage.producer_state import ProducerEntry
 from tests.support.coordinators import QuickLog
+from tests.support.shared_logs import FakeSharedLog
 
 
 class Answering:
@@ -202,6 +203,7 @@ class FakeReplicas(ReplicaParts):
         self._descriptions = FakeDescriptions()
         self.applied: list[MetadataImage] = []
         self.hosted_logs: dict[PartitionId, QuickLog] = {}
+        self.shared_logs: dict[PartitionId, FakeSharedLog] = {}
 
     @property
     def produce(self) -> FakeProduce:
@@ -259,6 +261,16 @@ class FakeReplicas(ReplicaParts):
         if state is None or state.leader != self._broker_id:
             return None
         return self.hosted_logs.setdefault(partition, QuickLog())
+
+    def share(self, partition: PartitionId) -> FakeSharedLog | None:
+        """The same for share groups, in the leader epoch of the metadata."""
+        state = self.applied[-1].partition(*partition)
+        if state is None or state.leader != self._broker_id:
+            return None
+        log = self.shared_logs.get(partition)
+        if log is None or not log.is_led:
+            log = self.shared_logs[partition] = FakeSharedLog(partition, state.leader_epoch)
+        return log
 
     def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
         """It leads as soon as the metadata say so."""

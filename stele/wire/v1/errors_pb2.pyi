@@ -136,6 +136,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DUPLICATE_VOTER: _ClassVar[ErrorCode]
     VOTER_NOT_FOUND: _ClassVar[ErrorCode]
     INVALID_REGULAR_EXPRESSION: _ClassVar[ErrorCode]
+    SHARE_SESSION_LIMIT_REACHED: _ClassVar[ErrorCode]
 NONE: ErrorCode
 UNKNOWN_SERVER_ERROR: ErrorCode
 OFFSET_OUT_OF_RANGE: ErrorCode
@@ -266,3 +267,4 @@ INVALID_VOTER_KEY: ErrorCode
 DUPLICATE_VOTER: ErrorCode
 VOTER_NOT_FOUND: ErrorCode
 INVALID_REGULAR_EXPRESSION: ErrorCode
+SHARE_SESSION_LIMIT_REACHED: ErrorCode

@@ -16,7 +16,6 @@ from broker.coordinator.share.types import (
 )
 from broker.coordinator.state_messages import API_OF
 from broker.share.values import RecordState, StateBatch
-from broker.sharing.sharing import Sharing
 from metadata.internal_topics import SHARE_TOPIC
 from runtime.authorization.authorizer import CLUSTER, Operation
 from stele.errors import ErrorCode
@@ -27,11 +26,6 @@ from tests.support.worlds import virtual
 ORDERS = topic_id("orders")
 KEYS = [StateKey("g", ORDERS, 0), StateKey("g", topic_id("bills"), 0), StateKey("g", ORDERS, 1)]
 """As a message has them: topic by topic."""
-
-
-@pytest.fixture(autouse=True)
-def _served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sharing, "is_served", True)
 
 
 async def edges_with_states() -> Edges:

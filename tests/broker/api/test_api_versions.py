@@ -84,6 +84,15 @@ RANGES = {
     69: (0, 1),
     74: (0, 1),
     75: (0, 0),
+    76: (1, 1),
+    77: (1, 1),
+    78: (1, 2),
+    79: (1, 2),
+    83: (0, 0),
+    84: (0, 0),
+    85: (0, 1),
+    86: (0, 0),
+    87: (0, 1),
 }
 """What clients and tools of Kafka 4.1 ask of a broker, by API key."""
 
@@ -112,13 +121,14 @@ async def test_tells_supported_and_finalized_features(version: int) -> None:
     (finalized,) = answer.finalized_features
     from_level_0 = [
         api_versions.SupportedFeatureKey("group.version", 0, 1),
+        api_versions.SupportedFeatureKey("share.version", 0, 1),
         api_versions.SupportedFeatureKey("transaction.version", 0, 2),
     ]
     supported = [
         api_versions.SupportedFeatureKey("stele.metadata.version", 1, METADATA_VERSION_LEVEL)
     ]
     if version >= 4:
-        supported = [from_level_0[0], *supported, from_level_0[1]]
+        supported = [from_level_0[0], *supported, *from_level_0[1:]]
     assert answer.supported_features == supported
     assert finalized == api_versions.FinalizedFeatureKey("stele.metadata.version", 2, 2)
     assert answer.finalized_features_epoch == edges.publisher.offset

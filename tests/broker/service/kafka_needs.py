@@ -6,6 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from broker.coordinator.share.types import (
+    ForgetRequest,
+    InitializeRequest,
+    ReadRequest,
+    StateKey,
+    StateRequest,
+    SummaryRequest,
+    WriteRequest,
+)
+from broker.coordinator.state_messages import DELETE as DELETE_STATE
+from broker.coordinator.state_messages import INITIALIZE, SUMMARY, StateApi
+from broker.coordinator.state_messages import READ as READ_STATE
+from broker.coordinator.state_messages import WRITE as WRITE_STATE
 from broker.telemetry.subscriptions import NOTHING, subscription_id
 from runtime.authorization.authorizer import CLUSTER, Operation, topic_resource
 from stele.wire.kafka import ApiKey
@@ -53,6 +66,10 @@ from stele.wire.kafka.messages import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -125,6 +142,27 @@ def _txn_topic(name: str) -> Any:
 _INSTANCE: Final = bytes(15) + b"i"  # the id of a client that pushes metrics
 
 K = ApiKey
+
+
+def _state(name: str) -> StateKey:
+    return StateKey("g", topic_id(name), 0)
+
+
+_STATES: Final[tuple[tuple[StateApi, Callable[[str], StateRequest]], ...]] = (
+    (INITIALIZE, lambda name: InitializeRequest(_state(name), 1)),
+    (READ_STATE, lambda name: ReadRequest(_state(name), 1)),
+    (WRITE_STATE, lambda name: WriteRequest(_state(name), 1, 1)),
+    (DELETE_STATE, lambda name: ForgetRequest(_state(name))),
+    (SUMMARY, lambda name: SummaryRequest(_state(name))),
+)
+
+
+def _about_state(api: StateApi, request: Callable[[str], StateRequest]) -> Asked:
+    return Asked(
+        api.api.key, api.version, lambda name: api.encode([request(name)]), of_cluster(ACTION), C31
+    )  # fmt: skip
+
+
 ASKED: Final = (
     Asked(K.PRODUCE, 9, _produce(None), of_topic(WRITE), T29),
     Asked(K.PRODUCE, 9, _produce("x"), with_topic(WRITE, (WRITE, X)), T29, "in a transaction"),
@@ -202,6 +240,13 @@ ASKED: Final = (
         both((DESCRIBE, X)), X53, "of a transactional id",
     ),
     Asked(
+        K.FIND_COORDINATOR, 6,
+        lambda _: find_coordinator.FindCoordinatorRequest(
+            key_type=2, coordinator_keys=[_state("there").coordinator_key]
+        ),
+        of_cluster(ACTION), C31, "of a share partition",
+    ),
+    Asked(
         K.JOIN_GROUP, 9,
         lambda _: join_group.JoinGroupRequest(
             "g", 10_000, 10_000, "", None, "consumer",
@@ -242,6 +287,32 @@ ASKED: Final = (
         lambda _: consumer_group_describe.ConsumerGroupDescribeRequest(["g"]),
         both((DESCRIBE, G)), G30,
     ),
+    Asked(
+        K.SHARE_GROUP_HEARTBEAT, 1,
+        lambda name: share_group_heartbeat.ShareGroupHeartbeatRequest(
+            "g", "m", 0, subscribed_topic_names=[name]
+        ),
+        with_topic(DESCRIBE, (READ, G)), G30,
+    ),
+    Asked(
+        K.SHARE_GROUP_DESCRIBE, 1,
+        lambda _: share_group_describe.ShareGroupDescribeRequest(["g"]),
+        both((DESCRIBE, G)), G30,
+    ),
+    Asked(
+        K.SHARE_FETCH, 2,
+        lambda name: share_fetch.ShareFetchRequest(
+            "g", "m", 0,
+            topics=[share_fetch.FetchTopic(topic_id(name), [share_fetch.FetchPartition(0)])],
+        ),
+        with_topic(READ, (READ, G)), G30,
+    ),
+    Asked(
+        K.SHARE_ACKNOWLEDGE, 2,
+        lambda _: share_acknowledge.ShareAcknowledgeRequest("g", "m", 1),
+        both((READ, G)), G30, "of a group",
+    ),
+    *(_about_state(*each) for each in _STATES),
     Asked(
         K.INIT_PRODUCER_ID, 4, lambda _: init_producer_id.InitProducerIdRequest(),
         lambda name: (((Operation.IDEMPOTENT_WRITE, CLUSTER),), ((WRITE, topic_resource(name)),)),

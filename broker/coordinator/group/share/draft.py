@@ -98,6 +98,19 @@ class ShareDraft:
             self._set_state_partitions(initializing, _union(before.initialized, done))
             self._has_changed = True
 
+    def give_up_states(self) -> Partitions:
+        """The group needs no state any more. Returns the share partitions that may have one."""
+        before = self.state_partitions
+        doubtful = before.deleting.union(before.initializing, before.initialized)
+        deleting = frozenset(each for each in doubtful if each in self._topics)
+        if before.initializing or before.initialized or deleting != before.deleting:
+            names = {each: self._topics[each].name for each in deleting}
+            self.state_partitions = StatePartitions(deleting=deleting, names=names)
+            self.records.append(
+                state_partitions_record(self._group.group_id, self.state_partitions)
+            )
+        return {each: frozenset(range(len(self._topics[each].partitions))) for each in deleting}
+
     def _initialize(self, names: Iterable[str]) -> None:
         """Have the state of all partitions of these topics initialized. The record leaves deleted
         topics out, whose states the share coordinator removes by itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.coordinator.group.consumer.types import Metadata
 from broker.coordinator.group.group import Group
+from broker.coordinator.group.notes import NotedRecord, PartialDeletion
 from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.share.draft import ShareDraft
 from broker.coordinator.group.share.group import ShareGroup
@@ -12,6 +13,8 @@ from broker.coordinator.group.share.records import ShareKey, ShareKind
 from broker.coordinator.group.share.types import (
     JOIN_EPOCH,
     InitializedRequest,
+    ShareDeletionAnswer,
+    ShareDeletionRequest,
     ShareDescribeAnswer,
     ShareDescribeRequest,
     ShareHeartbeatAnswer,
@@ -34,6 +37,7 @@ class ShareRequests:
             ShareHeartbeatRequest: self._heartbeat,
             ShareDescribeRequest: self._describe,
             InitializedRequest: self._initialized,
+            ShareDeletionRequest: self._give_up_states,
         }
 
     # ------------------------------------------------------------------------- records
@@ -108,3 +112,18 @@ class ShareRequests:
             draft.raise_epoch()
             step.records += draft.records
         return step
+
+    def _give_up_states(self, request: ShareDeletionRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is None:
+            return self._groups.not_found(waiter, ShareDeletionAnswer(ErrorCode.NONE))
+        if not group.is_empty:
+            answer = ShareDeletionAnswer(ErrorCode.NON_EMPTY_GROUP)
+            return told(waiter, answer, group.recorded_end)
+        draft = ShareDraft(group)
+        answer = ShareDeletionAnswer(ErrorCode.NONE, draft.give_up_states())
+        if not draft.records:
+            self._groups.deletion_begun(request.group_id, now)
+            return told(waiter, answer, group.recorded_end)
+        (record,) = draft.records
+        return Step([NotedRecord.of(record, PartialDeletion())], [Reply(waiter, answer)])

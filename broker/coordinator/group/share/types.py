@@ -70,6 +70,20 @@ class InitializedRequest(GroupRequest[None]):
     partitions: Partitions
 
 
+@dataclass(frozen=True, slots=True)
+class ShareDeletionAnswer:
+    error: ErrorCode
+    states: Partitions | None = None
+    """The share partitions whose states have to be deleted first. None: the group is of another
+    kind, or does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDeletionRequest(GroupRequest[ShareDeletionAnswer]):
+    """The group is about to be deleted. It initializes no share partition before that, and members
+    cannot join for a while. So the states can be deleted, and then the group."""
+
+
 class DescribedShareMember(NamedTuple):
     member_id: str
     rack_id: str | None

@@ -1,0 +1,167 @@
+"""A share fetch: records for one member out of several share partitions, or a wait for some.
+
+An answer leaves as soon as there is a record, or an error, or when its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from broker.replication.shared import SharedBatch
+from broker.share.values import Acquired
+from broker.sharing.partition import LedSharePartition
+from broker.sharing.sessions import ShareSession
+from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
+from stele.world import Buffer, Clock
+
+_READ_BYTES: Final = 1 << 20
+"""The most of one partition in one answer, apart from its first batch. A member that wants few
+records would otherwise have much read that is not for it."""
+_READS_MAX: Final = 16
+"""Of one partition for one answer. Control batches give no records."""
+
+
+class Wanted(NamedTuple):
+    """What a member asks for."""
+
+    max_wait_ms: int
+    max_bytes: int
+    max_records: int
+    is_strict: bool
+    """Never more than ``max_records``. Otherwise a batch is not cut."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What a member gets of one partition."""
+
+    error: ApiError | None = None
+    records: list[Buffer] = field(default_factory=list)
+    acquired: list[Acquired] = field(default_factory=list)
+
+
+class ShareFetch:
+    """One fetch of one member."""
+
+    def __init__(
+        self,
+        session: ShareSession,
+        partitions: Sequence[LedSharePartition],
+        wanted: Wanted,
+        clock: Clock,
+        answer_share: Callable[[], int],
+    ) -> None:
+        """``answer_share``: how many bytes an answer may take now."""
+        self._session = session
+        self._partitions = partitions
+        self._wanted = wanted
+        self._clock = clock
+        self._answer_share = answer_share
+        self._woken = asyncio.Event()
+        self._left_records = wanted.max_records
+        self._left_bytes = 0
+
+    async def run(self) -> dict[PartitionId, Delivery]:
+        """Those that have records, or an error."""
+        session = self._session
+        until_s = self._clock.monotonic() + self._wanted.max_wait_ms / 1000
+        session.on_end = self._woken.set
+        for each in self._partitions:
+            each.wait(self, self._woken.set)
+        try:
+            while True:
+                self._woken.clear()
+                found = await self._look()
+                left_s = until_s - self._clock.monotonic()
+                if found or left_s <= 0 or not session.is_open:
+                    return found
+                try:
+                    async with asyncio.timeout(left_s):
+                        await self._woken.wait()
+                except TimeoutError:
+                    return await self._look()
+        finally:
+            session.on_end = lambda: None
+            for each in self._partitions:
+                each.forget(self)
+
+    async def _look(self) -> dict[PartitionId, Delivery]:
+        """Take what there is now."""
+        self._left_bytes = min(self._wanted.max_bytes, self._answer_share())
+        found = {}
+        for each in self._partitions:
+            delivery = await self._delivered(each)
+            if delivery is not None:
+                found[each.log.id] = delivery
+            if self._left_records <= 0 or (found and self._left_bytes <= 0):
+                break
+        return found
+
+    async def _delivered(self, partition: LedSharePartition) -> Delivery | None:
+        delivery = Delivery()
+        try:
+            for _ in range(_READS_MAX):
+                # One delivery of a partition is all: a suspect record must have no others with it.
+                if delivery.acquired or not await self._read(partition, delivery):
+                    break
+            else:
+                self._woken.set()  # to look again: a log may have many batches without records
+        except ApiError as error:
+            if not delivery.acquired:
+                return Delivery(error)
+        return delivery if delivery.acquired else None
+
+    async def _read(self, partition: LedSharePartition, delivery: Delivery) -> bool:
+        """Read once. Returns whether there may be more. Raises ApiError."""
+        if partition.failure is not None:
+            raise ApiError(partition.failure.code, partition.failure.message)
+        offset = partition.fetch_offset()
+        if offset is None or partition.is_reading or not self._session.is_open:
+            return False
+        max_bytes = max(1, min(self._left_bytes, _READ_BYTES))
+        is_committed = partition.settings.read_committed
+        partition.is_reading = True
+        try:
+            batches = await partition.log.read(offset, max_bytes, read_committed=is_committed)
+        finally:
+            partition.is_reading = False
+            partition.passed_on(self)
+        # The read may have waited for the disk. A session that has ended, or a leader without a
+        # lease, gives nobody records.
+        refusal = partition.log.refusal
+        if refusal is not ErrorCode.NONE:
+            raise ApiError(refusal, "this broker does not lead the partition")
+        if not self._session.is_open or not batches:
+            return False
+        acquired = partition.acquire(
+            self._session.key.member_id,
+            offset,
+            batches,
+            self._left_records,
+            is_strict=self._wanted.is_strict,
+        )
+        delivery.acquired += acquired
+        for data in _of_acquired(batches, acquired):
+            delivery.records.append(data)
+            self._left_bytes -= len(data)
+        self._left_records -= sum(each.last - each.first + 1 for each in acquired)
+        if not acquired:
+            await asyncio.sleep(0)  # there may be many batches without records for members
+        return True
+
+
+def _of_acquired(batches: Sequence[SharedBatch], acquired: Sequence[Acquired]) -> list[Buffer]:
+    """The batches with a record that was acquired. Both ascend."""
+    found: list[Buffer] = []
+    ranges = iter(acquired)
+    at = next(ranges, None)
+    for each in batches:
+        while at is not None and at.last < each.first:
+            at = next(ranges, None)
+        if at is not None and at.first <= each.last and each.is_deliverable:
+            found.append(each.data)
+    return found

@@ -1,0 +1,128 @@
+"""All share partitions whose partitions this broker leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from broker.coordinator.share.types import StateKey
+from broker.replication.deadlines import DeadlineWheel
+from broker.sharing.partition import LedSharePartition, SharedLog, States
+from broker.sharing.settings import SharePartitionSettings
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
+from runtime.config.node import NodeConfig
+from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
+from stele.world import Clock
+
+
+class SharedLogs(Protocol):
+    """``broker.replication.hosted.Hosting``."""
+
+    def share(self, partition: PartitionId) -> SharedLog | None:
+        """The partition, if this broker leads it and can work with its log."""
+        ...
+
+
+class SharePartitions:
+    """Subscribes to the metadata behind the replica manager. One timer serves the locks of all of
+    them."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        logs: SharedLogs,
+        states: States,
+        *,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._states = states
+        self._image = image
+        self._clock = clock
+        self._deadlines = DeadlineWheel(clock)
+        # By partition, then by group.
+        self._led: dict[PartitionId, dict[str, LedSharePartition]] = {}
+        self._configs = image().configs
+        self._is_stopped = False
+
+    def __iter__(self) -> Iterator[LedSharePartition]:
+        for groups in list(self._led.values()):
+            yield from list(groups.values())
+
+    def find(self, group_id: str, partition: PartitionId) -> LedSharePartition | None:
+        """One that a member has fetched from, if this broker leads the partition still."""
+        found = self._led.get(partition, {}).get(group_id)
+        if found is not None and not found.log.is_led:
+            found.drop(_moved())
+            return None
+        return found
+
+    def take(self, group_id: str, partition: PartitionId) -> LedSharePartition:
+        """One to fetch from. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
+        found = self.find(group_id, partition)
+        if found is not None:
+            return found
+        log = None if self._is_stopped else self._logs.share(partition)
+        if log is None or log.refusal is not ErrorCode.NONE:
+            raise _moved()
+        made = LedSharePartition(
+            StateKey(group_id, *partition),
+            log,
+            self._settings(group_id),
+            states=self._states,
+            clock=self._clock,
+            deadlines=self._deadlines,
+            on_dropped=self._dropped,
+        )
+        self._led.setdefault(partition, {})[group_id] = made
+        return made
+
+    def _settings(self, group_id: str) -> SharePartitionSettings:
+        return SharePartitionSettings.of(self._image(), group_id, self._config.raw)
+
+    def lock_duration_ms(self, group_id: str) -> int:
+        return self._settings(group_id).limits.record_lock_duration_ms
+
+    def _dropped(self, dropped: LedSharePartition) -> None:
+        partition = PartitionId(*dropped.key[1:])
+        groups = self._led.get(partition, {})
+        if groups.get(dropped.key.group_id) is dropped:
+            del groups[dropped.key.group_id]
+            if not groups:
+                del self._led[partition]
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Drop what this broker leads no more, and take over new configurations."""
+        for change in delta.changed_partitions:
+            self._look(PartitionId(change.topic_id, change.partition))
+        if delta.deleted_topics:
+            gone = {each.topic_id for each in delta.deleted_topics}
+            for partition in [each for each in self._led if each.topic_id in gone]:
+                self._drop_all(partition, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "it was deleted"))
+        if image.configs is not self._configs:
+            self._configs = image.configs
+            for led in self:
+                led.configure(self._settings(led.key.group_id))
+
+    def _look(self, partition: PartitionId) -> None:
+        for led in list(self._led.get(partition, {}).values()):
+            if not led.log.is_led:
+                led.drop(_moved())
+
+    def _drop_all(self, partition: PartitionId, why: ApiError) -> None:
+        for led in list(self._led.get(partition, {}).values()):
+            led.drop(why)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        for led in self:
+            led.drop(_moved())
+        self._deadlines.close()
+
+
+def _moved() -> ApiError:
+    return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")

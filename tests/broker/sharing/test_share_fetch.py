@@ -1,0 +1,162 @@
+"""Fetches of members of share groups: what they get, and how long they wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.sharing.fetching import ShareFetch, Wanted
+from stele.errors import ErrorCode
+from tests.support.sharing import ACCEPT, RELEASE, SharingBench, batch
+from tests.support.worlds import virtual
+
+
+@virtual
+async def test_a_fetch_waits_for_a_record_and_no_longer_than_it_may() -> None:
+    bench = SharingBench()
+    led = await bench.led()
+    assert (await bench.fetch(led, wait_ms=500)).acquired == []
+    assert 0.5 <= bench.clock.monotonic() < 0.6
+    fetching = asyncio.ensure_future(bench.fetch(led, wait_ms=60_000))
+    await asyncio.sleep(1.0)
+    bench.log.append(3)
+    delivery = await fetching
+    assert [tuple(each) for each in delivery.acquired] == [(0, 2, 1)]
+    assert delivery.records == [b"0"]
+    assert bench.clock.monotonic() < 2.0
+    assert bench.log.watchers == 0
+
+
+@virtual
+async def test_two_members_never_get_the_same_record() -> None:
+    bench = SharingBench()
+    led = await bench.led()
+    fetching = [
+        asyncio.ensure_future(bench.fetch(led, member, wait_ms=60_000, max_records=2))
+        for member in "mno"
+    ]
+    await asyncio.sleep(0.1)
+    for _ in range(6):
+        bench.log.append()
+    found = [each.first for one in await asyncio.gather(*fetching) for each in one.acquired]
+    assert sorted(found) == list(range(6))
+
+
+@virtual
+async def test_a_fetch_that_found_another_reading_gets_what_is_left() -> None:
+    bench = SharingBench()
+    for _ in range(4):
+        bench.log.append()
+    led = await bench.led()
+    bench.log.reading = asyncio.Event()
+    first = asyncio.ensure_future(bench.fetch(led, "m", wait_ms=60_000, max_records=2))
+    second = asyncio.ensure_future(bench.fetch(led, "n", wait_ms=60_000, max_records=2))
+    await asyncio.sleep(0.1)
+    assert len(bench.log.reads) == 1
+    bench.log.reading.set()
+    assert [[each.first for each in (await one).acquired] for one in (first, second)] == [
+        [0, 1],
+        [2, 3],
+    ]
+    assert bench.clock.monotonic() < 1.0
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+@virtual
+async def test_a_batch_is_cut_only_for_a_strict_limit(*, is_strict: bool) -> None:
+    bench = SharingBench()
+    bench.log.append(2)
+    bench.log.append(5)
+    bench.log.append(5)
+    led = await bench.led()
+    delivery = await bench.fetch(led, max_records=3, is_strict=is_strict)
+    last = 2 if is_strict else 6
+    assert delivery.acquired[-1].last == last
+    assert delivery.records == [b"0", b"2"]
+
+
+@virtual
+async def test_records_stop_at_the_bytes_that_a_member_asks_for() -> None:
+    bench = SharingBench()
+    for _ in range(5):
+        bench.log.append()
+    led = await bench.led()
+    assert len((await bench.fetch(led, max_bytes=2)).acquired) == 2
+    assert len((await bench.fetch(led, max_bytes=0)).acquired) == 1
+
+
+@virtual
+async def test_a_log_of_control_batches_is_passed_over() -> None:
+    bench = SharingBench()
+    for _ in range(100):
+        bench.log.append(is_deliverable=False)
+    led = await bench.led()
+    fetching = asyncio.ensure_future(bench.fetch(led, wait_ms=60_000, max_bytes=1))
+    await asyncio.sleep(0.1)
+    assert led.machine is not None
+    assert led.machine.start_offset == 100
+    bench.log.append()
+    assert [each.first for each in (await fetching).acquired] == [100]
+    assert bench.clock.monotonic() < 1.0
+
+
+@virtual
+async def test_a_session_that_has_ended_gets_nothing() -> None:
+    bench = SharingBench()
+    bench.log.append()
+    led = await bench.led()
+    session = bench.session()
+    bench.log.reading = asyncio.Event()
+    fetching = asyncio.ensure_future(bench.fetch(led, session, wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    session.is_open = False
+    session.on_end()
+    bench.log.reading.set()
+    assert (await fetching).acquired == []
+    assert await bench.offsets(led, "n") == [0]
+
+
+@virtual
+async def test_a_leader_without_a_lease_gives_nobody_records() -> None:
+    bench = SharingBench()
+    bench.log.append()
+    led = await bench.led()
+    bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    delivery = await bench.fetch(led)
+    assert delivery.error is not None
+    assert delivery.error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.log.refusal = ErrorCode.NONE
+    assert await bench.offsets(led, "n") == [0]
+
+
+@virtual
+async def test_a_full_window_gives_nothing_until_a_record_is_done() -> None:
+    bench = SharingBench(partition_max_record_locks=3, record_lock_duration_ms=60_000)
+    for _ in range(5):
+        bench.log.append()
+    led = await bench.led()
+    assert await bench.offsets(led) == [0, 1, 2]
+    waiting = asyncio.ensure_future(bench.fetch(led, "n", wait_ms=30_000))
+    await asyncio.sleep(0.1)
+    await led.acknowledge("m", [batch(1, 1, ACCEPT)])
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await led.acknowledge("m", [batch(0, 0, ACCEPT)])
+    assert [tuple(each) for each in (await waiting).acquired] == [(3, 3, 1), (4, 4, 1)]
+    await led.acknowledge("m", [batch(2, 2, RELEASE)])
+    assert await bench.offsets(led, "o") == [2]
+
+
+@virtual
+async def test_one_answer_has_the_records_of_several_partitions() -> None:
+    one, other = SharingBench(), SharingBench()
+    other.log.id = other.log.id._replace(partition=4)
+    for bench in (one, other):
+        bench.log.append(2)
+    partitions = [await one.led(), await other.led()]
+    fetch = ShareFetch(
+        one.session(), partitions, Wanted(0, 100, 3, is_strict=True), one.clock, lambda: 100
+    )
+    found = await fetch.run()
+    assert [each.acquired[0].last for each in found.values()] == [1, 0]
