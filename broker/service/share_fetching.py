@@ -158,7 +158,9 @@ async def _deliver(
             partitions.append(context.sharing.partitions.take(group_id, each))
         except ApiError as error:
             refused[each] = Delivery(error)
-    if refused:
+    if wanted.max_records <= 0:
+        return refused
+    if refused or not partitions:
         wanted = wanted._replace(max_wait_ms=0)
     share_fetch = ShareFetch(
         session, partitions, wanted, context.clock, context.sharing.answer_share

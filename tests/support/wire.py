@@ -241,6 +241,9 @@ _KAFKA_LEAVES_NULL = {
     "SyncGroup.protocol_name",
     "ConsumerGroupHeartbeat.member_id",  # of a request that is refused
     "ConsumerGroupHeartbeat.assignment",  # as in the answer before
+    "ShareGroupHeartbeat.member_id",  # of a request that is refused
+    "ShareGroupHeartbeat.assignment",  # as in the answer before
+    "acknowledge_error_message",
     "aborted_transactions",  # for read_uncommitted
     "Metadata.topics.name",  # for an unknown id
     "Metadata.cluster_id",  # for a request that is refused as a whole

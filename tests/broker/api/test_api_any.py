@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from broker.api import SERVED
 from broker.api.handler import Served
+from metadata.features import SHARE_VERSION
 from tests.support.broker_apis import Edges, aim, topic_id
 from tests.support.wire import messages, unexpected_nulls
 from tests.support.worlds import virtual
@@ -28,6 +29,7 @@ async def test_any_request(served: Served, data: st.DataObject) -> None:
         aim(request, KNOWN_TOPIC, topic_id(KNOWN_TOPIC))
 
     edges = Edges()
+    edges.finalize(SHARE_VERSION, 1)
     edges.add_topic(KNOWN_TOPIC, [[1], [2, 1]])
     client = edges.client()
     client.send(served.api, version, request)
