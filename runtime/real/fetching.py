@@ -8,10 +8,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
-MAX_BYTES: Final = 1024 * 1024
-_READ_BYTES: Final = 64 * 1024
+from stele.security.answer_content import content_of
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -38,22 +37,10 @@ def _fetch(url: str, timeout_s: float) -> bytes:
     opener = urllib.request.build_opener(_NoRedirects)
     try:
         with opener.open(url, timeout=timeout_s) as answer:
-            content = _content(answer, url, time.monotonic() + timeout_s)
+            return content_of(answer, timeout_s, time.monotonic)
     except urllib.error.URLError as error:
         raise OSError(f"{url}: {error.reason}") from error
+    except OSError as error:
+        raise OSError(f"{url}: {str(error) or type(error).__name__}") from error
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"{url}: {type(error).__name__}: {error}") from error
-    return content
-
-
-def _content(answer: Any, url: str, deadline_s: float) -> bytes:
-    """The timeout of a socket begins anew with each byte. A server that sends one now and then
-    would hold the thread for days."""
-    content = bytearray()
-    while some := answer.read1(_READ_BYTES):
-        content += some
-        if len(content) > MAX_BYTES:
-            raise OSError(f"{url}: it has more than {MAX_BYTES} bytes")
-        if time.monotonic() >= deadline_s:
-            raise OSError(f"{url}: it comes too slowly")
-    return bytes(content)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stele.errors import ConfigError, SteleError
+from stele.security.answer_content import TooLongError, content_of
 from stele.security.client_security import (
     Store,
     TlsSettings,
@@ -33,10 +34,7 @@ from stele.security.client_security import (
 from stele.security.token_file import TokenFile
 
 TIMEOUT_S: Final = 10.0
-"""How long the issuer may take to accept a connection, and to send the next part of its answer."""
-
-MAX_BYTES: Final = 1024 * 1024
-"""The largest answer that is read."""
+"""How long the issuer may take to accept a connection, to begin its answer, and to send it."""
 
 REFRESH_SHARE: Final = 0.8
 """The part of its life for which a token is shown without a question to the issuer, as in Kafka.
@@ -133,9 +131,11 @@ class TokenEndpoint:
         )
         try:
             with opener.open(self._request(), timeout=TIMEOUT_S) as answer:
-                content: bytes = answer.read(MAX_BYTES + 1)
+                content = content_of(answer, TIMEOUT_S, self.monotonic)
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from error
+        except TooLongError as error:
+            raise TokenRefusedError(f"{self.url}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -147,8 +147,6 @@ class TokenEndpoint:
             raise TokenUnavailableError(
                 f"{self.url} cannot be reached: {str(reason) or type(reason).__name__}"
             ) from error
-        if len(content) > MAX_BYTES:
-            raise TokenRefusedError(f"{self.url}: the answer has more than {MAX_BYTES} bytes")
         return self._read(content)
 
     def _request(self) -> urllib.request.Request:

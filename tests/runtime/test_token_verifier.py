@@ -14,9 +14,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from runtime.logins.tokens import RETRY_S, WAITING_MAX, TokenVerifier, UnsecuredVerifier
-from runtime.real.fetching import MAX_BYTES, fetch
+from runtime.real.fetching import fetch
 from security.sasl.dialogue import Failure, Success
 from security.sasl.tokens import TokenRules
+from stele.security.answer_content import MAX_BYTES
 from tests.support.timing import LoopClock
 from tests.support.worlds import virtual
 
@@ -249,7 +250,7 @@ async def test_what_comes_byte_by_byte_is_given_up(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=dribble)
     writer.start()
-    with pytest.raises(OSError, match=r"comes too slowly|nothing whole came within"):
+    with pytest.raises(OSError, match=r"did not come whole within|nothing whole came within"):
         await fetch(pipe.as_uri(), 0.1)
     assert is_left.wait(10), "the thread that reads has ended, too"
     writer.join()

@@ -14,11 +14,11 @@ import jwt
 import pytest
 
 from stele.errors import ConfigError
+from stele.security.answer_content import MAX_BYTES
 from stele.security.client_security import Store, TlsSettings, TokenUnavailableError
 from stele.security.token_endpoint import (
     CLIENT_ID,
     CLIENT_SECRET,
-    MAX_BYTES,
     REFRESH_SHARE,
     SCOPE,
     ClientCredentials,
