@@ -27,6 +27,9 @@ _SETTINGS: Final = (("producer.ids.max", str(_MOST)),)
 _FIRST_ID: Final = 7_000_000_000  # higher than any producer id that brokers give out
 _LAST_VERSION: Final = 12  # of Produce: it names topics
 _TIMEOUT_S: Final = 60.0
+_AT_ONCE: Final = 8
+"""Requests that a newcomer has under way on its connection at most."""
+
 _PAUSE_S: Final = 0.02
 _OLD_PAUSE_S: Final = (0.2, 1.0)
 
@@ -123,21 +126,28 @@ class Newcomers(Work):
         return connection
 
     async def _bring(self, connection: KafkaConnection, leader: int, rng: random.Random) -> None:
-        """A new producer for each batch, and no heed of the time that answers tell."""
+        """A new producer for each batch, some batches at once, and no heed of the time that answers
+        tell."""
         loop = asyncio.get_running_loop()
         opened_s, lasts_s, taken = loop.time(), rng.uniform(5.0, 40.0), 0
         while not self.site.is_done() and loop.time() - opened_s < lasts_s:
-            self._next_id += 1
-            error = await self.send(connection, self._next_id, 0, acks=1)
-            if error == ErrorCode.NONE:
-                taken += 1
-                self.counts["new producers that were taken"] += 1
-                if self._rate:
-                    self._law.taken(leader, self._rate, taken, loop.time() - opened_s)
-            elif error == ErrorCode.NOT_ENOUGH_REPLICAS:
-                self.counts["new producers that were refused"] += 1
-            else:
-                return  # it leads no more
+            first, self._next_id = self._next_id + 1, self._next_id + rng.randint(1, _AT_ONCE)
+            ids = range(first, self._next_id + 1)
+            errors = await asyncio.gather(
+                *(self.send(connection, each, 0, acks=1) for each in ids), return_exceptions=True
+            )
+            for error in errors:
+                if isinstance(error, BaseException):
+                    raise error
+                if error == ErrorCode.NONE:
+                    taken += 1
+                    self.counts["new producers that were taken"] += 1
+                elif error == ErrorCode.NOT_ENOUGH_REPLICAS:
+                    self.counts["new producers that were refused"] += 1
+                else:
+                    return  # it leads no more
+            if self._rate:
+                self._law.taken(leader, self._rate, taken, loop.time() - opened_s)
             await asyncio.sleep(_PAUSE_S)
 
     async def send(

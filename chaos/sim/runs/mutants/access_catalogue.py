@@ -112,6 +112,20 @@ QUOTAS = [
         "pass",
     ),
     bug(
+        "quota: count no new producer of a client",
+        "broker/replication/produce.py",
+        "ProduceRequests._append_to",
+        "log.producers.begun != known",
+        "False",
+    ),
+    bug(
+        "quota: read on from a client that brings too many new producers, until it is answered",
+        "broker/api/produce.py",
+        "_NewProducers.count",
+        "self._request_context.connection.mute(throttle.seconds)",
+        "pass",
+    ),
+    bug(
         "producers: take new ones into a full partition",
         "storage/producer_admission.py",
         "ProducerAdmission.check",
