@@ -91,6 +91,15 @@ async def test_a_range_for_later_is_read_while_there_is_room_and_once() -> None:
     assert scene.looked == fetches
 
 
+async def test_nobody_is_looked_at_after_the_stop() -> None:
+    scene = Scene()
+    scene.warm(0)
+    await settle()
+    scene.reads.stop()
+    await scene.finish(1)
+    assert scene.looked == []
+
+
 @with_topic((1, 2, 3), (1, 2, 3))
 async def test_a_cold_partition_is_warmed_though_another_one_always_has_records(
     cluster: ReplicaCluster,

@@ -155,6 +155,20 @@ async def test_out_of_range_of_an_unknown_range_rests(each: Following) -> None:
         each.position(100)
 
 
+@pytest.mark.parametrize(("dropped_end", "is_named"), [(2, False), (3, True)])
+@following
+async def test_a_log_that_lacks_tombstones_begins_anew_and_says_so(
+    each: Following, caplog: pytest.LogCaptureFixture, dropped_end: int, is_named: bool
+) -> None:
+    fill(each, (0, 2))
+    each.position(100)
+    told = refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=0)
+    told.dropped_end = dropped_end
+    each.take(told)
+    assert ("tombstones below 3 are compacted away" in caplog.text) is is_named
+    assert "beginning anew at 0" in caplog.text
+
+
 @following
 async def test_each_cut_of_the_log_is_counted(each: Following) -> None:
     fill(each, (0, 5))

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from broker.replication.recompression import Recompression
+from broker.replication.recompression import Recompressed, Recompression
 from broker.replication.types import ProduceEntry, ProduceResult
 from chaos.sim.world.compute import SimCompute
-from stele.errors import ErrorCode
+from metadata.topic_config import TopicConfig
+from stele.errors import ApiError, ErrorCode
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
+from world.compute import Compute
 
 CODECS = list(Compression)
 TYPES = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
@@ -200,3 +203,36 @@ async def test_what_changes_meanwhile_is_asked_for_again(
 
     clusters.append(cluster)
     assert (await cluster[1].produce(batch_of(Compression.ZSTD))).error in codes
+
+
+class Packing:
+    """Makes batches of a known size."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    async def call(self, function: object, *arguments: object) -> tuple[int, bytes]:
+        return self.size, bytes(self.size)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(100, True), (101, False)])
+async def test_a_batch_may_have_as_many_bytes_as_its_topic_takes(size: int, fits: bool) -> None:
+    batch = batch_of(Compression.NONE)
+    config = SimpleNamespace(
+        compression_type="lz4",
+        max_message_bytes=wire.HEADER_SIZE + 100,
+        compression_gzip_level=1,
+        compression_lz4_level=1,
+        compression_zstd_level=1,
+    )
+    made: asyncio.Future[Recompressed | ApiError] = asyncio.get_running_loop().create_future()
+    Recompression(cast(Compute, Packing(size))).begin(
+        cast(TopicConfig, config), batch, wire.read_header(batch), Compression.LZ4, made.set_result
+    )
+    found = await made
+    if fits:
+        assert isinstance(found, Recompressed)
+        assert len(found.batch) == wire.HEADER_SIZE + 100
+    else:
+        assert isinstance(found, ApiError)
+        assert found.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -15,7 +15,7 @@ from broker.replication.fetch_waiting import WaitingFetch
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult, ProduceEntry
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch
-from tests.support.fetches import AskedFetch
+from tests.support.fetches import AskedFetch, Done
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import settled, with_brokers, with_topic
 from tests.support.timing import until
@@ -106,6 +106,30 @@ async def test_a_fetch_that_may_not_wait_or_wants_nothing_is_answered_at_once(
     found = await cluster[1].fetch(0, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
     assert len(found.records) == 1
     assert cluster.simulation.now == began
+
+
+@with_topic((1,), (1,), brokers=1)
+async def test_a_partition_is_not_read_when_the_answer_has_no_room_for_it(
+    cluster: ReplicaCluster,
+) -> None:
+    leader, other = cluster[1], P0._replace(partition=1)
+    for partition in (P0, other):
+        await leader.produce(partition=partition)
+    size = len(make_batch())
+
+    async def fetch(max_bytes: int) -> list[int]:
+        def begin(done: Done) -> None:
+            entries = [FetchEntry(each, 0, 1 << 20) for each in (P0, other)]
+            leader.manager.fetch.begin(AskedFetch(entries, done, max_bytes=max_bytes))
+
+        results = await leader.do(begin)
+        assert [each.error for each in results] == [ErrorCode.NONE] * 2
+        return [sum(map(len, each.records)) for each in results]
+
+    assert await fetch(2 * size) == [size, size]
+    leader.replica(other).log.read = None  # type: ignore[assignment, method-assign]
+    assert await fetch(size) == [size, 0]
+    assert await fetch(1) == [size, 0], "the first batch may be of any size"
 
 
 def test_the_broker_bounds_what_a_consumer_gets_and_may_wait_for() -> None:
