@@ -9,16 +9,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from stele.wire.batch import (
-    NO_TIMESTAMP,
-    BatchHeader,
-    CorruptBatchError,
-    batches,
-    check_crc,
-)
+from stele.wire.batch import NO_TIMESTAMP, BatchError, BatchHeader, batches, check_crc
 from stele.wire.record_times import record_times
 from stele.world import Buffer
 from storage.cold_range import ColdRange
+from storage.errors import CorruptLogError
 from storage.log_types import LogView, TimestampOffset
 from storage.segment import Segment
 from storage.turns import Slices
@@ -113,7 +108,7 @@ async def _largest_between(log: LogView, segment: Segment, limit_offset: int) ->
     largest_ms = NO_TIMESTAMP
     walk = _Walk(log, segment, start_offset, _SCAN_BYTES)
     while (data := await walk.read()) is not None:
-        for at, header in batches(data):
+        for at, header in walk.batches(data):
             if header.base_offset >= limit_offset:
                 return largest_ms
             if header.max_timestamp_ms <= largest_ms:
@@ -121,7 +116,7 @@ async def _largest_between(log: LogView, segment: Segment, limit_offset: int) ->
             if start_offset <= header.base_offset and header.last_offset < limit_offset:
                 largest_ms = header.max_timestamp_ms
                 continue
-            for places in _places(data, at, header):
+            for places in walk.places(data, at, header):
                 for time_ms, offset in places:
                     if time_ms > largest_ms and start_offset <= offset < limit_offset:
                         largest_ms = time_ms
@@ -139,22 +134,15 @@ async def _first_in(log: LogView, segment: Segment, timestamp_ms: int) -> Timest
         return None
     walk = _Walk(log, segment, before, log.config.index_interval_bytes)
     while (data := await walk.read()) is not None:
-        for at, header in batches(data):
+        for at, header in walk.batches(data):
             if header.max_timestamp_ms < timestamp_ms:
                 continue
-            for places in _places(data, at, header):
+            for places in walk.places(data, at, header):
                 for time_ms, offset in places:
                     if time_ms >= timestamp_ms and offset >= log.start_offset:
                         return TimestampOffset(time_ms, offset, header.leader_epoch)
                 await asyncio.sleep(0)
     return None
-
-
-def _places(data: Buffer, at: int, header: BatchHeader) -> Iterator[list[tuple[int, int]]]:
-    """Time and offset of the records of one batch, in slices of the work."""
-    if not check_crc(data, at, header):
-        raise CorruptBatchError("the CRC does not match")
-    return record_times(data, at, header)
 
 
 class _Walk:
@@ -164,6 +152,7 @@ class _Walk:
         self._log = log
         self._segment = segment
         self._offset = offset
+        self._read_from = offset  # where the last read began
         self._max_bytes = max_bytes
         self._generation = log.truncation_generation
         self._slices = Slices(_READS_PER_TURN)
@@ -179,8 +168,34 @@ class _Walk:
                 break
             result = log.read(offset, self._max_bytes)
             if result.cold is None:
-                self._offset = result.next_offset
+                self._read_from, self._offset = offset, result.next_offset
                 await self._slices.step(1 + len(result.data) // _READ_BYTES)
                 return result.data
             await log.warm(result.cold)
         return None
+
+    def batches(self, data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+        """(position in the data, header) of the batches of the last read. Raises
+        CorruptLogError."""
+        end, offset = 0, self._read_from
+        try:
+            for at, header in batches(data):
+                yield at, header
+                end, offset = at + header.size_bytes, header.next_offset
+        except BatchError as error:
+            raise self._corrupt(end, str(error), offset) from error
+
+    def places(self, data: Buffer, at: int, header: BatchHeader) -> Iterator[list[tuple[int, int]]]:
+        """Time and offset of the records of one batch of the last read, in slices of the work.
+        Raises CorruptLogError."""
+        if not check_crc(data, at, header):
+            raise self._corrupt(at, "the CRC does not match", header.base_offset)
+        return record_times(data, at, header)
+
+    def _corrupt(self, at: int, reason: str, offset: int) -> CorruptLogError:
+        """The batch ``at`` of the last read is damaged."""
+        segments = self._log.segments  # compaction may have replaced the segment
+        segment = segments.at(segments.index_of(self._read_from))
+        start = segment.locate(self._read_from, wait=True)
+        position = start.position if isinstance(start, ColdRange) else start + at
+        return segment.corrupt(position, reason, offset)

@@ -458,15 +458,6 @@ async def test_offsets_by_time(disk: MemoryDisk) -> None:
     assert (newest.timestamp_ms, newest.offset) == (3909, 399)
 
 
-async def test_a_search_by_time_does_not_believe_a_damaged_batch(disk: MemoryDisk) -> None:
-    log = open_log(disk)
-    batch = make_batch(timestamp_ms=5)
-    append(log, batch)
-    disk.flip(log.segments.active.path, len(batch) - 5)
-    with pytest.raises(CorruptBatchError, match="CRC"):
-        await log.offset_for_timestamp(5)
-
-
 async def test_times_that_fall_are_found_too(disk: MemoryDisk) -> None:
     log = open_log(disk)
     times = [500, 100, 900, 300, 700] * 8

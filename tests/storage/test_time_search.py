@@ -8,6 +8,7 @@ import pytest
 
 from stele.wire.batch import NO_TIMESTAMP, BatchBuilder
 from storage.config import LogConfig
+from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
 from storage.time_search import largest_timestamp
@@ -66,6 +67,25 @@ async def test_an_older_batch_is_not_looked_into() -> None:
     found = await log.offset_for_timestamp(5)
     assert found is not None
     assert found.offset == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"), [(16, "magic"), (30, "the CRC does not match"), (62, "CRC")]
+)
+@pytest.mark.parametrize("is_newest", [False, True])
+async def test_damage_that_a_search_meets_is_corruption_with_its_place(
+    field: int, reason: str, is_newest: bool
+) -> None:
+    """So the replica is given up, and not only the one search refused. The damaged byte is of the
+    magic, of what the CRC covers in the header, or of a record."""
+    disk = MemoryDisk()
+    log = timed(ONE_SEGMENT, [1, 20], [2, 30], [3, 40, 1], disk=disk)
+    position = log.segments.active.locate(4)
+    assert isinstance(position, int)
+    disk.flip(log.segments.active.path, position + field)
+    search = log.max_timestamp_offset(6) if is_newest else log.offset_for_timestamp(35)
+    with pytest.raises(CorruptLogError, match=rf"at byte {position} \(offset 4\): .*{reason}"):
+        await search
 
 
 async def test_a_log_that_is_offline_has_no_times() -> None:
