@@ -109,19 +109,14 @@ class Damage:
 
     def fail_reads(self, node: SimNode) -> bool:
         """Fail all reads of the disk. The node may run. All replicas on it count as hurt: its
-        broker gives up a replica that it cannot read if another one may lead."""
+        broker gives up a replica that it cannot read if another one may lead, and at a start in any
+        case."""
         if node.id in self._cluster.brokers:
             self._forget_healed()
             image = self._image()
             if image is None:
                 return False
-            # Partitions with a smaller minimum are not damaged elsewhere, and a broker does not
-            # give up the only replica.
-            places = [
-                place
-                for place in self._places(node, image)
-                if min_insync_replicas(image, place.topic) >= _LEAST_INSYNC
-            ]
+            places = list(self._places(node, image))
             if not all(self._may_be_given_up(node, place) for place in places):
                 return False
             for place in places:
