@@ -60,7 +60,7 @@ class Room:
 
     def give(self, size: int) -> None:
         self._left += size
-        if self._left > 0 and self._waiting:
+        if not self.is_full:
             waiting, self._waiting = self._waiting, []
             for each in waiting:
                 each.set()

@@ -22,9 +22,14 @@ from broker.gateway.publishing import (
     Writers,
 )
 from broker.gateway.record_checks import Writable
+from broker.gateway.refusals import Refusal
 from broker.gateway.runs import Room, Run, Written
 from broker.gateway.shared_writers import Way
-from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
+from broker.gateway.stream_transactions import (
+    EndOfTransaction,
+    StreamTransactions,
+    TransactionEnded,
+)
 from stele.aio import Producer
 from stele.errors import ErrorCode
 from stele.producer.partitioner import LONG_KEY_BYTES
@@ -356,3 +361,15 @@ async def test_a_client_that_takes_no_results_has_a_bounded_size_of_records_read
     stream.outlet.takes.set()
     await stream.end()
     assert len(stream.transactional.sent) == 10
+
+
+@virtual
+async def test_a_transaction_that_lacks_records_ends_for_the_first_reason() -> None:
+    transactions = StreamTransactions(cast(Producer, Transactional()))
+    first, second = (
+        Refusal(code, "so") for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD)
+    )
+    transactions.lacks(first)
+    transactions.lacks(second)
+    assert await transactions.end(is_commit=True) == TransactionEnded(False, first)
+    assert await transactions.end(is_commit=True) == TransactionEnded(True)

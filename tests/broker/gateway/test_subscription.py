@@ -14,14 +14,17 @@ from broker.gateway.membership import Joining, Offsets
 from broker.gateway.refusals import Refusal
 from broker.gateway.subscribing import From, Grant, Reading, Start, Subscription
 from metadata.topics import Topic
-from runtime.authorization.authorizer import AllowAll
+from runtime.authorization.authorizer import Operation, topic_resource
 from stele.config import ClientWorld
+from stele.consumer.group.listener import RebalanceListener, call
 from stele.consumer.positions import Progress, RawBatch
+from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.records import OffsetAndMetadata
 from stele.wire.batch import stamp
 from stele.wire.record import Record
 from stele.world import RpcCode, RpcError
+from tests.support.authorizer import FakeAuthorizer
 from tests.support.batches import header_of, make_batch
 from tests.support.worlds import virtual
 
@@ -31,10 +34,12 @@ ENDED = RpcError(RpcCode.UNAVAILABLE, "a test")
 Polled = tuple[list[RawBatch], dict[TopicPartition, Progress]]
 
 
-def batch(base_offset: int, count: int, *, wanted_from: int = 0) -> RawBatch:
+def batch(
+    base_offset: int, count: int, *, wanted_from: int = 0, partition: TopicPartition = NAME
+) -> RawBatch:
     data = make_batch(count)
     stamp(data, 0, base_offset=base_offset, leader_epoch=0)
-    return RawBatch(NAME, data, 0, header_of(data), wanted_from)
+    return RawBatch(partition, data, 0, header_of(data), wanted_from)
 
 
 class ScriptedConsumer:
@@ -46,6 +51,8 @@ class ScriptedConsumer:
         self.is_closed = False
         self.commits = 0
         self.may_commit = asyncio.Event()
+        self.listener = RebalanceListener()
+        self.close_fails: RpcError | None = None
 
     async def end_offsets(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(names, 100)
@@ -54,7 +61,8 @@ class ScriptedConsumer:
 
     def seek(self, topic: str, partition: int, offset: int) -> None: ...
 
-    def subscribe(self, topics: Sequence[str], *, listener: object) -> None: ...
+    def subscribe(self, topics: Sequence[str], *, listener: RebalanceListener) -> None:
+        self.listener = listener
 
     def pause(self) -> None: ...
 
@@ -76,6 +84,8 @@ class ScriptedConsumer:
 
     async def close(self) -> None:
         self.is_closed = True
+        if self.close_fails is not None:
+            raise self.close_fails
 
 
 class Sent(NamedTuple):
@@ -156,7 +166,8 @@ class Stream:
         self.options: dict[str, Any] = {}  # of the consumer
         monkeypatch.setattr(subscribing, "Consumer", self._made)
         self.outlet = Outlet()
-        context = SimpleNamespace(image=Image, authorizer=AllowAll())
+        self.authorizer = FakeAuthorizer()
+        context = SimpleNamespace(image=Image, authorizer=self.authorizer)
         world = cast(ClientWorld, None)
         self.subscription = Subscription(
             cast(Any, context), cast(Any, None), world, "host:9092", cast(Any, self.outlet)
@@ -317,6 +328,47 @@ async def test_records_of_a_deleted_topic_do_not_come_with_the_end_of_the_one_ma
     stream.running.cancel()
 
 
+@virtual
+async def test_records_of_a_partition_that_was_given_up_are_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another member reads them. Those of other partitions go on waiting for credit."""
+    stream = Stream(monkeypatch, of_group=True, records=0)
+    other = NAME._replace(partition=1)
+    await asyncio.sleep(0.1)
+    stream.poll(batch(0, 2), batch(7, 2, partition=other), progress=Progress(2, 2, OLD_ID))
+    await asyncio.sleep(5)  # a member without credit polls now and then
+    await call(stream.consumer.listener.on_partitions_revoked, [NAME])
+    stream.ask(Grant(10, None))
+    await asyncio.sleep(0.1)
+    assert stream.outlet.sent == [Sent(OLD_ID, [7, 8], None)]
+    stream.running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("t", None),
+        ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("wide", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+@virtual
+async def test_only_offsets_of_topics_that_the_client_may_read_are_committed(
+    monkeypatch: pytest.MonkeyPatch, topic: str, code: ErrorCode | None
+) -> None:
+    """The group's coordinator is asked by this broker, which may do everything."""
+    stream = Stream(monkeypatch, of_group=True)
+    stream.authorizer.denied.add((Operation.READ, topic_resource("wide")))
+    stream.consumer.may_commit.set()
+    stream.ask(Offsets({TopicPartition(topic, 0): OffsetAndMetadata(1)}))
+    await asyncio.sleep(0.1)
+    (answer,) = stream.outlet.commits
+    assert (answer and answer.code) == code
+    assert stream.consumer.commits == (code is None)
+    stream.running.cancel()
+
+
 # --------------------------------------------------------------------------------- the end
 
 
@@ -405,3 +457,20 @@ async def test_a_stream_whose_commits_cannot_be_answered_ends(
     async with asyncio.timeout(10):
         with pytest.raises(RpcError, match="a test"):
             await stream.running
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+@virtual
+async def test_a_stream_ends_for_its_first_reason(
+    monkeypatch: pytest.MonkeyPatch, is_ended: bool
+) -> None:
+    """Its member may not be able to say any more which partitions it gives up."""
+    stream = Stream(monkeypatch, of_group=True, records=0)
+    stream.consumer.close_fails = RpcError(RpcCode.CANCELLED, "nobody listens")
+    await asyncio.sleep(0.1)
+    if is_ended:
+        await stream.subscription.end(ENDED)
+    else:
+        stream.ask(None)
+    with pytest.raises(RpcError, match="a test" if is_ended else "nobody listens"):
+        await stream.running
