@@ -8,13 +8,14 @@
 mod check;
 mod columns;
 mod decode;
+mod stored;
 mod varint;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 
 /// Changes with the functions, so that a module that was built before is told from the right one.
-const REVISION: u32 = 2;
+const REVISION: u32 = 3;
 
 /// Inputs from here on are worked on without the lock of the interpreter.
 const LARGE_BYTES: usize = 64 * 1024;
@@ -119,10 +120,21 @@ fn decode_columns<'py>(
     found.into_pyobject(py).map(Some)
 }
 
+/// See `storage.compaction.stored_records`.
+#[pyfunction]
+fn stored_records<'py>(
+    data: &[u8],
+    count: i64,
+    record: Bound<'py, PyType>,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    stored::records(data, count, &record)
+}
+
 #[pymodule]
 fn stele_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("REVISION", REVISION)?;
     module.add_function(wrap_pyfunction!(whole_records, module)?)?;
     module.add_function(wrap_pyfunction!(decode_records, module)?)?;
-    module.add_function(wrap_pyfunction!(decode_columns, module)?)
+    module.add_function(wrap_pyfunction!(decode_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(stored_records, module)?)
 }

@@ -10,7 +10,7 @@ pub struct Cursor<'a> {
 /// Null as a length: -1 in zigzag.
 pub const NULL: u64 = 1;
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
     pub fn byte(&mut self) -> Option<u8> {
         let byte = *self.data.get(self.position)?;
         self.position += 1;
@@ -64,7 +64,7 @@ impl Cursor<'_> {
     }
 
     /// The bytes of a field, which may be null. The outer None: there is no such field here.
-    pub fn field(&mut self, length: u64) -> Option<Option<&[u8]>> {
+    pub fn field(&mut self, length: u64) -> Option<Option<&'a [u8]>> {
         if length == NULL {
             return Some(None);
         }
@@ -72,7 +72,8 @@ impl Cursor<'_> {
             return None;
         }
         let end = self.position.checked_add((length >> 1) as usize)?;
-        let field = self.data.get(self.position..end)?;
+        let data: &'a [u8] = self.data;
+        let field = data.get(self.position..end)?;
         self.position = end;
         Some(Some(field))
     }

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from stele.errors import ConfigError
 
-REVISION: Final = 2
+REVISION: Final = 3
 """As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
 
 VARIABLE: Final = "STELE_NATIVE"
@@ -66,6 +66,10 @@ class Native(Protocol):
     ) -> Columns | None:
         """The records of some batches, of whose bodies and counts of records these are. None as
         for ``decode_records``."""
+        ...
+
+    def stored_records(self, data: bytes, count: int, record: type[T]) -> list[T] | None:
+        """As that function of ``storage.compaction``. None as for ``decode_records``."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stele.wire import native
 from stele.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, check_crc
 from stele.wire.compression import Compression, CompressionError, decompress
 from stele.world import Buffer
@@ -39,6 +40,10 @@ def body_of(batch: Buffer, header: BatchHeader) -> bytes:
 
 def stored_records(data: bytes, count: int) -> list[StoredRecord]:
     """All records of a body. Raises CorruptBatchError unless they fill it exactly."""
+    if native.NATIVE is not None:
+        sound = native.NATIVE.stored_records(data, count, StoredRecord)
+        if sound is not None:
+            return sound
     records: list[StoredRecord] = []
     position = 0
     try:

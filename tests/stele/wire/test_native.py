@@ -29,6 +29,7 @@ from stele.wire.batch import (
 from stele.wire.batch_errors import CorruptBatchError
 from stele.wire.record import Record, decode_records
 from stele.wire.record_check import ANY_TIME, TimeDeltas, whole_records
+from storage.compaction.stored_records import StoredRecord, stored_records
 
 MODULE, READER = native.load("auto")
 needs_module = pytest.mark.skipif(MODULE is None, reason=READER)
@@ -121,6 +122,16 @@ def test_columns_are_decoded_as_in_python(drawn: list[tuple[bytes, int]], header
     if isinstance(compiled, list):
         for each in compiled:
             each.validate(full=True)
+
+
+@needs_module
+@given(bodies(), st.integers(0, 8))
+@example(b"", 0)
+def test_a_compaction_finds_records_as_in_python(data: bytes, count: int) -> None:
+    reference, compiled = by_both(lambda: stored_records(data, count))
+    assert compiled == reference
+    if isinstance(compiled, list):
+        assert [type(each) for each in compiled] == [StoredRecord] * len(reference)
 
 
 @needs_module

@@ -1,0 +1,76 @@
+//! Where the records of a batch begin, and what decides about them in a compaction, as
+//! `storage.compaction.stored_records` finds it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+
+use crate::varint::{from_zigzag, Cursor, NULL};
+
+/// The places and fields of one record.
+struct Stored<'a> {
+    start: usize,
+    end: usize,
+    rest: usize,
+    timestamp_delta_ms: i64,
+    offset_delta: i64,
+    key: Option<&'a [u8]>,
+    is_tombstone: bool,
+}
+
+/// Records of the type `StoredRecord`, a NamedTuple. None: the body is not sound, and the reference
+/// says why.
+pub fn records<'py>(
+    data: &[u8],
+    count: i64,
+    record: &Bound<'py, PyType>,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let py = record.py();
+    let new = py.get_type::<PyTuple>().getattr("__new__")?;
+    let records = PyList::empty(py);
+    let mut position = 0;
+    for _ in 0..count {
+        let Some(stored) = read(data, position) else {
+            return Ok(None);
+        };
+        position = stored.end;
+        let fields = (
+            stored.start,
+            stored.end,
+            stored.rest,
+            stored.timestamp_delta_ms,
+            stored.offset_delta,
+            stored.key.map(|key| PyBytes::new(py, key)),
+            stored.is_tombstone,
+        );
+        records.append(new.call1((record, fields))?)?;
+    }
+    Ok((position == data.len()).then_some(records))
+}
+
+fn read(data: &[u8], start: usize) -> Option<Stored<'_>> {
+    let mut cursor = Cursor {
+        data,
+        position: start,
+    };
+    let size = cursor.varint64()?;
+    let end = cursor.position.checked_add((size >> 1) as usize)?;
+    if size & 1 == 1 || end > data.len() {
+        return None;
+    }
+    cursor.byte()?; // attributes: none are defined
+    let timestamp_delta_ms = from_zigzag(cursor.varint64()?);
+    let rest = cursor.position;
+    let offset_delta = from_zigzag(cursor.varint64()?);
+    let length = cursor.varint64()?;
+    let key = cursor.field(length)?;
+    let is_tombstone = u64::from(*data.get(cursor.position)?) == NULL;
+    (cursor.position < end).then_some(Stored {
+        start,
+        end,
+        rest,
+        timestamp_delta_ms,
+        offset_delta,
+        key,
+        is_tombstone,
+    })
+}
