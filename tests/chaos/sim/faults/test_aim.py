@@ -7,7 +7,7 @@ from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES
 from chaos.sim.runs.swarm import Plan, parse_faults, run, silent
 from chaos.sim.work.load import LoadKind
 
-SEED_WITH_TRANSACTIONS = 3
+SEED_WITH_TRANSACTIONS = 64  # and nothing else beside the light load
 
 
 @pytest.mark.parametrize("name", NAMES)
