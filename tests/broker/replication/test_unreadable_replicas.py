@@ -10,6 +10,7 @@ import pytest
 from broker.replication.replica import ReplicaState
 from broker.replication.types import OffsetQuery
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from storage.checkpoints import CORRUPT_FILE
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
@@ -223,3 +224,28 @@ async def test_a_topic_that_cannot_be_deleted_at_once_is_deleted_later(
     assert cluster[1].directory.logs
     disk.rename = rename  # type: ignore[method-assign]
     await until(lambda: not cluster[1].directory.logs)
+
+
+@with_topic
+async def test_a_topic_made_anew_does_not_get_the_log_that_could_not_be_deleted(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster[1].produce()
+    disk = cluster[1].process.world.disk
+    rename = disk.rename
+
+    def refuse(source: str, target: str) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory", source)
+
+    disk.rename = refuse  # type: ignore[method-assign]
+    cluster.delete_topic()
+    await until(lambda: not cluster[1].holds())
+    assert cluster[1].directory.logs
+    disk.rename = rename  # type: ignore[method-assign]
+    anew = PartitionId(b"orders-made-anew", 0)
+    cluster.create_topic((1, 2, 3), topic_id=anew.topic_id)
+    await until(lambda: cluster[1].holds(anew))
+    assert cluster[1].replica(anew).log.end_offset == 0
+    assert (await cluster[1].produce(partition=anew)).base_offset == 0
+    await asyncio.sleep(30)  # the deletion is tried again
+    assert cluster[1].replica(anew).log.end_offset == 1
