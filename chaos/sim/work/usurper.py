@@ -12,11 +12,12 @@ from chaos.sim.work.access import AccessLoad
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
 from chaos.sim.world.network import SimNetwork
+from metadata.acl import Operation, PatternType, Permission, ResourceType
+from runtime.administration.acls import filter_message
 from stele.addresses import Address
 from stele.admin.acls import CLUSTER_NAME, Acl, AclFilter
 from stele.admin.admin import Admin
 from stele.errors import ErrorCode, SteleError
-from stele.wire.v1.admin_pb2 import AclFilter as FilterMessage
 from stele.wire.v1.admin_pb2 import DeleteAclsRequest, DeleteAclsResponse
 from stele.world import Channel, RpcError
 
@@ -70,13 +71,10 @@ class Usurpers(Work):
 
     async def _try(self, channel: Channel) -> None:
         await asyncio.sleep(self._rng.uniform(0.0, _WITHIN_S))
-        request = DeleteAclsRequest(
-            filters=[
-                FilterMessage(
-                    resource_type=1, pattern_type=1, principal=USURPER, operation=1, permission=2
-                )
-            ]
+        denials = filter_message(
+            ResourceType.ANY, None, PatternType.ANY, USURPER, None, Operation.ANY, Permission.DENY
         )
+        request = DeleteAclsRequest(filters=[denials])
         try:
             told = await channel.call(
                 "/stele.v1.Admin/DeleteAcls", request.SerializeToString(), timeout_s=5.0
