@@ -64,6 +64,17 @@ def test_bytes_are_not_counted_if_the_limit_is_not_in_memory() -> None:
     assert log.readable_bytes(2, 8) == 6 * SIZE
 
 
+def test_records_that_no_recovery_has_seen_are_warmed_before_they_are_checked() -> None:
+    """The place of the reader is known, so that nothing else is read before."""
+    disk = MemoryDisk()
+    filled(disk, 8).close()
+    log = open_log(disk, recovery_point=8, high_watermark_checkpoint=8, clean_shutdown=True)
+    log.read(0, SIZE)
+    disk.cold = True
+    cold = ColdRange(log.segments.active.path, SIZE, 3 * SIZE)
+    assert log.read(1, 3 * SIZE).cold == cold
+
+
 async def test_an_index_that_is_gone_when_it_is_warmed_is_made_anew() -> None:
     disk = MemoryDisk()
     log = with_a_sealed_segment(disk)

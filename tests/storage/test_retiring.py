@@ -16,6 +16,7 @@ from storage.directory import LogDirectory
 from storage.errors import StorageError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
+from storage.retention import remove_dead
 from storage.retiring import retire_dead_segments
 from storage.segment_names import SNAPSHOT_SUFFIX
 from storage.snapshots import snapshot_offsets
@@ -155,6 +156,21 @@ def directory_with(disk: MemoryDisk, high_watermark: int) -> tuple[LogDirectory,
         append(log, make_batch(size=50))
     commit(log, high_watermark)
     return directory, log
+
+
+@virtual
+async def test_retention_passes_over_a_log_that_is_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has said why before, and retention comes again and again."""
+    disk = MemoryDisk()
+    offline, log = segmented(disk), segmented(MemoryDisk())
+    for each in (offline, log):
+        each.advance_start_offset(5)
+    offline.go_offline(OSError(errno.EIO, "a test"))
+    assert await remove_dead([offline, log]) == 5
+    assert await remove_dead([log], lambda each: False) == 0
+    assert caplog.messages == []
 
 
 @virtual

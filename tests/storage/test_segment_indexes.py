@@ -12,6 +12,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.segment_indexes import FRAME, SegmentIndexes
+from storage.segment_names import parse_file_name
 from tests.support.batches import make_batch
 from tests.support.partition_log import open_log
 from tests.support.storage import MemoryDisk, append
@@ -91,6 +92,15 @@ def test_an_entry_that_leads_to_no_whole_header_is_not_believed(position: int) -
     assert not indexes.truncate_to_position(segment, 6 * SIZE)
 
 
+@pytest.mark.parametrize("stem", ["0000000000000000000x", "000", "0" * 21, "checkpoint-of-no-one"])
+def test_a_file_of_another_name_is_no_segment(stem: str) -> None:
+    disk = MemoryDisk()
+    filled(disk).close()
+    disk.replace_file_now(f"/d/t-0/{stem}.log", b"something else")
+    assert parse_file_name(f"{stem}.log") is None
+    assert open_log(disk, DENSE).segment_bases == [0]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_damage_where_the_index_leads_is_corruption_with_its_place(clean: bool) -> None:
     disk = MemoryDisk()
@@ -102,6 +112,19 @@ def test_damage_where_the_index_leads_is_corruption_with_its_place(clean: bool) 
     with pytest.raises(CorruptLogError) as caught:
         open_log(disk, DENSE, recovery_point=5, clean_shutdown=clean, high_watermark_checkpoint=5)
     assert caught.value.position == 4 * SIZE
+
+
+@pytest.mark.parametrize("with_times", [False, True])
+def test_what_is_in_memory_is_not_read_again(with_times: bool) -> None:
+    """A read of records must not wait for the device on its account."""
+    disk = MemoryDisk()
+    segment = filled(disk).segments.active
+    indexes = indexes_of(disk, ENTRIES, TIME_ENTRIES)
+    indexes.has_offsets = indexes.has_times = False
+    assert indexes.load(segment, with_times=with_times, wait=True) is True
+    disk.unreadable.update((FIRST, INDEX, TIMES))
+    assert indexes.load(segment, with_times=with_times, wait=False) is True
+    assert indexes.offsets.last == ENTRIES[-1]
 
 
 # ------------------------------------------------------------------------------- the files

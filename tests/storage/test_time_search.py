@@ -7,9 +7,11 @@ import errno
 import pytest
 
 from stele.wire.batch import NO_TIMESTAMP, BatchBuilder
+from storage import time_search
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
+from storage.log_types import LogView, TimestampOffset
 from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
 from storage.time_search import largest_timestamp
 from tests.support.partition_log import open_log
@@ -86,6 +88,26 @@ async def test_damage_that_a_search_meets_is_corruption_with_its_place(
     search = log.max_timestamp_offset(6) if is_newest else log.offset_for_timestamp(35)
     with pytest.raises(CorruptLogError, match=rf"at byte {position} \(offset 4\): .*{reason}"):
         await search
+
+
+async def test_a_log_that_is_emptied_during_a_search_has_no_newest_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was truncated when its greatest time was known, and not yet the record that has it."""
+    log = timed(ONE_SEGMENT, [5], [9])
+    search, calls = time_search.first_at_or_after, 0
+
+    async def cut_second(log: LogView, timestamp_ms: int) -> TimestampOffset | None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the first one found a record that is not committed
+            assert isinstance(log, PartitionLog)
+            log.truncate_to(0)
+        return await search(log, timestamp_ms)
+
+    monkeypatch.setattr(time_search, "first_at_or_after", cut_second)
+    assert await log.max_timestamp_offset(1) is None
+    assert calls == 2
 
 
 async def test_a_log_that_is_offline_has_no_times() -> None:
