@@ -22,6 +22,7 @@ from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
+from storage.group_commit import PATIENCE_S
 from storage.log import PartitionLog
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append, commit, enforce_retention
@@ -44,12 +45,22 @@ class Twin:
     written: list[bytes] = field(default_factory=list)
 
 
+class HandLoop(asyncio.SelectorEventLoop):
+    """Time passes when a rule says so. Otherwise a busy machine would decide which timers are due,
+    and a run could not be repeated."""
+
+    now_s = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+
 class DirectoryMachine(RuleBasedStateMachine):
     """Syncs take any time: each ends by a rule of its own."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
+        self.loop = HandLoop()
         self.disk = MemoryDisk()
         format_directory(self.disk, PATH, MetaProperties("c", 1, "d"))
         self.twins: dict[TopicPartition, Twin] = {}
@@ -98,6 +109,12 @@ class DirectoryMachine(RuleBasedStateMachine):
         if self.work is not None and self.work.done():
             self.work.result()
             self.work = None
+
+    @rule()
+    def pass_time(self) -> None:
+        """Logs that wait for a slow sync get one beside it."""
+        self.loop.now_s += 2 * PATIENCE_S
+        self.run()
 
     # ------------------------------------------------------------------- logs
 
