@@ -17,6 +17,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import share_acknowledge as messages
 from stele.wire.kafka.messages.share_acknowledge import (
+    AcknowledgementBatch,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -24,6 +25,7 @@ from stele.wire.kafka.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
@@ -32,19 +34,17 @@ async def handle(
     caller = request_context.caller
     key = SessionKey(request.group_id or "", request.member_id or "")
     asked = ShareRequest(
-        key,
-        request.share_session_epoch,
-        request_context.connection,
-        {
-            PartitionId(topic.topic_id, each.partition_index): [
-                Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-                for batch in each.acknowledgement_batches
-            ]
-            for topic in request.topics
-            for each in topic.partitions
-        },
-        request.is_renew_ack,
+        key, request.share_session_epoch, request_context.connection, {}, request.is_renew_ack
     )
+    slices = Slices(SLICE_STEPS)
+    for named in request.topics:
+        for each in named.partitions:
+            partition = PartitionId(named.topic_id, each.partition_index)
+            asked.acknowledged[partition] = await slices.map(
+                _acknowledged, each.acknowledgement_batches
+            )
+            await slices.step()
+        await slices.step()
     try:
         answers = await share_fetching.acknowledge(context, caller, asked)
     except ApiError as error:
@@ -55,6 +55,7 @@ async def handle(
     hints = []
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for partition, answer in answers.items():
+        await slices.step()
         topic = topics.get(partition.topic_id)
         if topic is None:
             topic = ShareAcknowledgeTopicResponse(partition.topic_id)
@@ -74,6 +75,10 @@ async def handle(
         for registration, endpoint in leader_endpoints(context, caller, hints)
     ]
     return response
+
+
+def _acknowledged(batch: AcknowledgementBatch) -> Acknowledged:
+    return Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
 
 
 def _refused(error: ApiError) -> ShareAcknowledgeResponse:

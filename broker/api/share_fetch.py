@@ -8,7 +8,6 @@ batches of the log, so BatchSize has no effect.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 
 from broker.api.handler import RequestContext, Served
 from broker.replication.types import LeaderHint
@@ -33,6 +32,7 @@ from stele.wire.kafka.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 _RECORD_LIMIT = 1  # KIP-1206
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -43,46 +43,17 @@ async def handle(
 ) -> ShareFetchResponse:
     caller = request_context.caller
     key = SessionKey(request.group_id or "", request.member_id or "")
-    asked = share_fetching.ShareFetchRequest(
-        key,
-        request.share_session_epoch,
-        request_context.connection,
-        {
-            PartitionId(topic.topic_id, each.partition_index): acknowledged(
-                each.acknowledgement_batches
-            )
-            for topic in request.topics
-            for each in topic.partitions
-            if each.acknowledgement_batches
-        },
-        request.is_renew_ack,
-        Wanted(
-            request.max_wait_ms,
-            request.max_bytes,
-            request.max_records,
-            request.share_acquire_mode == _RECORD_LIMIT,
-        ),
-        [
-            PartitionId(topic.topic_id, each.partition_index)
-            for topic in request.topics
-            for each in topic.partitions
-            if not each.acknowledgement_batches
-        ],
-        [
-            PartitionId(topic.topic_id, number)
-            for topic in request.forgotten_topics_data
-            for number in topic.partitions
-        ],
-    )
+    asked = await _asked(request_context, key, request)
     try:
         answers = await share_fetching.fetch(context, caller, asked)
     except ApiError as error:
         return _refused(error)
-    hints = [
-        leader_hint(context, partition)
-        for partition, each in answers.items()
-        if _error_of(each) in _HINTED
-    ]
+    hints = []
+    slices = Slices(SLICE_STEPS)
+    for partition, each in answers.items():
+        if _error_of(each) in _HINTED:
+            hints.append(leader_hint(context, partition))
+        await slices.step()
     endpoints = [
         NodeEndpoint(registration.broker_id, endpoint.host, endpoint.port, registration.rack)
         for registration, endpoint in leader_endpoints(context, caller, hints)
@@ -90,16 +61,49 @@ async def handle(
     return ShareFetchResponse(
         throttle_time_ms=_charge(context, request_context, answers),
         acquisition_lock_timeout_ms=context.sharing.partitions.lock_duration_ms(key.group_id),
-        responses=_responses(context, answers),
+        responses=await _responses(context, answers),
         node_endpoints=endpoints,
     )
 
 
-def acknowledged(batches: Iterable[AcknowledgementBatch]) -> Sequence[Acknowledged]:
-    return [
-        Acknowledged(each.first_offset, each.last_offset, each.acknowledge_types)
-        for each in batches
-    ]
+async def _asked(
+    request_context: RequestContext, key: SessionKey, request: ShareFetchRequest
+) -> share_fetching.ShareFetchRequest:
+    asked = share_fetching.ShareFetchRequest(
+        key,
+        request.share_session_epoch,
+        request_context.connection,
+        {},
+        request.is_renew_ack,
+        Wanted(
+            request.max_wait_ms,
+            request.max_bytes,
+            request.max_records,
+            request.share_acquire_mode == _RECORD_LIMIT,
+        ),
+    )
+    slices = Slices(SLICE_STEPS)
+    for topic in request.topics:
+        for each in topic.partitions:
+            partition = PartitionId(topic.topic_id, each.partition_index)
+            if each.acknowledgement_batches:
+                asked.acknowledged[partition] = await slices.map(
+                    acknowledged, each.acknowledgement_batches
+                )
+            else:
+                asked.added.append(partition)
+            await slices.step()
+        await slices.step()
+    for forgotten in request.forgotten_topics_data:
+        for number in forgotten.partitions:
+            asked.forgotten.append(PartitionId(forgotten.topic_id, number))
+            await slices.step()
+        await slices.step()
+    return asked
+
+
+def acknowledged(batch: AcknowledgementBatch) -> Acknowledged:
+    return Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
 
 
 def leader_hint(context: BrokerContext, partition: PartitionId) -> LeaderHint:
@@ -116,9 +120,11 @@ def _error_of(answer: PartitionAnswer) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _responses(context: BrokerContext, answers: Answers) -> list[ShareFetchableTopicResponse]:
+async def _responses(context: BrokerContext, answers: Answers) -> list[ShareFetchableTopicResponse]:
     topics: dict[bytes, ShareFetchableTopicResponse] = {}
+    slices = Slices(SLICE_STEPS)
     for partition, answer in answers.items():
+        await slices.step()
         topic = topics.get(partition.topic_id)
         if topic is None:
             topic = ShareFetchableTopicResponse(partition.topic_id)

@@ -7,6 +7,7 @@ Deviations: none known.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any, Final
 
 from broker.api.handler import RequestContext, Served
@@ -22,13 +23,12 @@ def _served(state_api: StateApi) -> Served:
     async def handle(
         context: BrokerContext, request_context: RequestContext, message: Any
     ) -> Struct:
-        requests = list(state_api.requests(message))
+        requests = await state_api.requests(message)
         answers = await share_states.ask(context, request_context.caller, requests)
-        return state_api.response(message, answers)
+        return await state_api.response(message, answers)
 
-    def refuse(request_context: RequestContext, message: Any, error: ErrorCode) -> Struct:
-        refused = StateAnswer(error, error.name)
-        return state_api.response(message, [refused] * sum(1 for _ in state_api.requests(message)))
+    async def refuse(request_context: RequestContext, message: Any, error: ErrorCode) -> Struct:
+        return await state_api.response(message, repeat(StateAnswer(error, error.name)))
 
     return Served(state_api.api, refuse, handle_async=handle)
 

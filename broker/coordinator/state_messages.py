@@ -6,7 +6,7 @@ A message has requests of one type, about share partitions of one group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.coordinator.share.types import (
@@ -29,6 +29,7 @@ from stele.wire.kafka.messages import initialize_share_group_state as initialize
 from stele.wire.kafka.messages import read_share_group_state as read
 from stele.wire.kafka.messages import read_share_group_state_summary as summary
 from stele.wire.kafka.messages import write_share_group_state as write
+from storage.turns import SLICE_STEPS, Slices
 
 
 class StateApi(NamedTuple):
@@ -60,25 +61,31 @@ class StateApi(NamedTuple):
         message: Struct = self.api.request(requests[0].key.group_id, list(topics.values()))
         return message
 
-    def requests(self, message: Any) -> Iterator[StateRequest]:
+    async def requests(self, message: Any) -> list[StateRequest]:
         """What a message asks, in its order."""
+        slices = Slices(SLICE_STEPS)
+        found = []
         for topic in message.topics:
             for each in topic.partitions:
                 key = StateKey(message.group_id, topic.topic_id, each.partition)
-                yield self.request(key, each)
+                found.append(self.request(key, each))
+                await slices.step()
+            await slices.step()
+        return found
 
-    def response(self, message: Any, answers: Iterable[StateAnswer]) -> Struct:
+    async def response(self, message: Any, answers: Iterable[StateAnswer]) -> Struct:
         """``answers``: in the order of ``requests``."""
+        slices = Slices(SLICE_STEPS)
         told = iter(answers)
-        response: Struct = self.api.response(
-            [
-                self.result_topic(
-                    topic.topic_id,
-                    [self.result(each.partition, next(told)) for each in topic.partitions],
-                )
-                for topic in message.topics
-            ]
-        )
+        topics = []
+        for topic in message.topics:
+            results = []
+            for each in topic.partitions:
+                results.append(self.result(each.partition, next(told)))
+                await slices.step()
+            topics.append(self.result_topic(topic.topic_id, results))
+            await slices.step()
+        response: Struct = self.api.response(topics)
         return response
 
     def answers(self, response: Any) -> dict[tuple[bytes, int], StateAnswer]:

@@ -4,7 +4,7 @@ decisions about them (KIP-932)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
+from storage.turns import SLICE_STEPS, Slices, gather_in_slices
 
 _MEMBER_ID_MAX: Final = 36
 _NONE_WANTED: Final = Wanted(0, 0, 0, is_strict=False)
@@ -86,18 +87,20 @@ async def fetch(context: BrokerContext, caller: Caller, request: ShareFetchReque
     else:
         session = sessions.next(request.key, request.epoch)
     session.change([*request.added, *request.acknowledged], request.forgotten)
-    acknowledging = asyncio.gather(*_acknowledging(context, topics, request))
+    acknowledging = asyncio.ensure_future(_acknowledge_all(context, topics, request))
     try:
         deliveries: dict[PartitionId, Delivery] = {}
         if request.epoch != ENDS and not request.renews:
             await asyncio.sleep(0)  # the acknowledgements come first
             deliveries = await _deliver(context, topics, session, request.wanted)
-        answers = dict(await acknowledging)
+        answers = await acknowledging
     finally:
         acknowledging.cancel()
     if request.epoch == ENDS:
         sessions.end(session)
+    slices = Slices(SLICE_STEPS)
     for partition, delivery in deliveries.items():
+        await slices.step()
         answers.setdefault(partition, PartitionAnswer()).delivery = delivery
     return answers
 
@@ -112,10 +115,10 @@ async def acknowledge(context: BrokerContext, caller: Caller, request: ShareRequ
         )
     session = context.sharing.sessions.next(request.key, request.epoch)
     topics = Topics(context, caller, Operation.READ)
-    answers = await asyncio.gather(*_acknowledging(context, topics, request))
+    answers = await _acknowledge_all(context, topics, request)
     if request.epoch == ENDS:
         context.sharing.sessions.end(session)
-    return dict(answers)
+    return answers
 
 
 def _check(context: BrokerContext, caller: Caller, request: ShareRequest) -> None:
@@ -152,7 +155,9 @@ async def _deliver(
     group_id = session.key.group_id
     refused: dict[PartitionId, Delivery] = {}
     partitions = []
+    slices = Slices(SLICE_STEPS)
     for each in session.in_turn():
+        await slices.step()
         try:
             _check_partition(topics, each)
             partitions.append(context.sharing.partitions.take(group_id, each))
@@ -168,11 +173,9 @@ async def _deliver(
     return refused | await share_fetch.run()
 
 
-def _acknowledging(
+async def _acknowledge_all(
     context: BrokerContext, topics: Topics, request: ShareRequest
-) -> Iterable[asyncio.Future[tuple[PartitionId, PartitionAnswer]]]:
-    loop = asyncio.get_running_loop()
-
+) -> Answers:
     async def one(partition: PartitionId) -> tuple[PartitionId, PartitionAnswer]:
         try:
             await _acknowledge(context, topics, request, partition)
@@ -180,17 +183,19 @@ def _acknowledging(
             return partition, PartitionAnswer(refused)
         return partition, PartitionAnswer()
 
-    return [loop.create_task(one(each)) for each in request.acknowledged]
+    return dict(await gather_in_slices(one, list(request.acknowledged)))
 
 
 async def _acknowledge(
     context: BrokerContext, topics: Topics, request: ShareRequest, partition: PartitionId
 ) -> None:
     _check_partition(topics, partition)
-    batches = [
-        AcknowledgementBatch(first, last, [_type(each, renews=request.renews) for each in types])
-        for first, last, types in request.acknowledged[partition]
-    ]
+    slices = Slices(SLICE_STEPS)
+    batches = []
+    for first, last, types in request.acknowledged[partition]:
+        told = await slices.map(lambda each: _type(each, renews=request.renews), types)
+        batches.append(AcknowledgementBatch(first, last, told))
+        await slices.step()
     group_id, member_id = request.key
     led = context.sharing.partitions.find(group_id, partition)
     if led is None:
