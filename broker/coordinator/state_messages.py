@@ -39,8 +39,8 @@ class StateApi(NamedTuple):
     topic: type[Any]
     partition: Callable[[Any], Struct]
     """Of a request."""
-    request: Callable[[StateKey, Any], StateRequest]
-    """Of a partition of a message."""
+    request: Callable[[StateKey, Any, tuple[StateBatch, ...]], StateRequest]
+    """Of a partition of a message, and of its batches."""
     result_topic: type[Any]
     result: Callable[[int, StateAnswer], Struct]
     """Of an answer about the partition with this number."""
@@ -68,7 +68,8 @@ class StateApi(NamedTuple):
         for topic in message.topics:
             for each in topic.partitions:
                 key = StateKey(message.group_id, topic.topic_id, each.partition)
-                found.append(self.request(key, each))
+                batches = await slices.map(_batch, getattr(each, "state_batches", ()))
+                found.append(self.request(key, each, tuple(batches)))
                 await slices.step()
             await slices.step()
         return found
@@ -105,15 +106,9 @@ def _outcome(result: Any) -> StateAnswer:
     return StateAnswer(error, result.error_message)
 
 
-def _batches(told: Iterable[Any]) -> tuple[StateBatch, ...]:
-    return tuple(
-        StateBatch(
-            each.first_offset,
-            each.last_offset,
-            _state(each.delivery_state),
-            each.delivery_count,
-        )
-        for each in told
+def _batch(told: Any) -> StateBatch:
+    return StateBatch(
+        told.first_offset, told.last_offset, _state(told.delivery_state), told.delivery_count
     )
 
 
@@ -128,18 +123,22 @@ def _state(number: int) -> RecordState:
 # ------------------------------------------------------------------------------- the five of them
 
 
-def _initialization(key: StateKey, told: initialize.PartitionData) -> InitializeRequest:
+def _initialization(
+    key: StateKey, told: initialize.PartitionData, _: tuple[StateBatch, ...]
+) -> InitializeRequest:
     return InitializeRequest(key, told.state_epoch, told.start_offset)
 
 
-def _write(key: StateKey, told: write.PartitionData) -> WriteRequest:
+def _write(
+    key: StateKey, told: write.PartitionData, batches: tuple[StateBatch, ...]
+) -> WriteRequest:
     return WriteRequest(
         key,
         told.state_epoch,
         told.leader_epoch,
         told.start_offset,
         told.delivery_complete_count,
-        _batches(told.state_batches),
+        batches,
     )
 
 
@@ -168,7 +167,7 @@ def _read_answer(result: read.PartitionResult) -> StateAnswer:
         0,
         result.state_epoch,
         start_offset=result.start_offset,
-        batches=_batches(result.state_batches),
+        batches=tuple(map(_batch, result.state_batches)),
     )
     return _outcome(result) if result.error_code else StateAnswer(ErrorCode.NONE, None, state)
 
@@ -208,7 +207,7 @@ READ: Final = StateApi(
     read.API,
     read.ReadStateData,
     lambda told: read.PartitionData(told.key.partition, told.leader_epoch),
-    lambda key, told: ReadRequest(key, told.leader_epoch),
+    lambda key, told, _: ReadRequest(key, told.leader_epoch),
     read.ReadStateResult,
     _read_result,
     _read_answer,
@@ -226,7 +225,7 @@ DELETE: Final = StateApi(
     delete.API,
     delete.DeleteStateData,
     lambda told: delete.PartitionData(told.key.partition),
-    lambda key, told: ForgetRequest(key),
+    lambda key, told, _: ForgetRequest(key),
     delete.DeleteStateResult,
     lambda number, told: delete.PartitionResult(number, told.error, told.message),
     _outcome,
@@ -235,7 +234,7 @@ SUMMARY: Final = StateApi(
     summary.API,
     summary.ReadStateSummaryData,
     lambda told: summary.PartitionData(told.key.partition),
-    lambda key, told: SummaryRequest(key),
+    lambda key, told, _: SummaryRequest(key),
     summary.ReadStateSummaryResult,
     _summary_result,
     _summary_answer,

@@ -87,6 +87,8 @@ def numbered_elements(
 ) -> list[Any]:
     """Elements of an array with names and partitions of their own, if they have such fields."""
     if not each.is_struct:
+        if each.type == "int8":  # there are not so many
+            return [number % 128 for number in range(count)]
         make = _NUMBERED.get(each.type, int)
         return [make(number) for number in range(count)]
     cls: Any = api.structs[each.type]
