@@ -115,7 +115,7 @@ class MutationLimit:
         counted = _Counted(self._quotas, client, self._now_s(), may_exceed=may_exceed)
         refusals = [counted.admit(cost(image, item)) for _, item in items_of(change.items, request)]
         held = remove_refused(change.items, request, refusals)
-        return Mutation(counted, held, change.items)
+        return _CountedMutation(counted, held, change.items)
 
 
 class _Counted:
@@ -156,34 +156,38 @@ class _Counted:
 
 
 class Mutation:
-    """One request on its way through the decision. Without a quota it holds nothing back."""
-
-    def __init__(
-        self,
-        counted: _Counted | None = None,
-        held: Refused | None = None,
-        items: Items | None = None,
-    ) -> None:
-        self._counted, self._held, self._items = counted, held, items
+    """One request on its way through the decision. This one counts for nothing."""
 
     @property
     def is_everything_held(self) -> bool:
         """Whether nothing is left to be decided."""
-        return self._held is not None and self._held.is_everything
+        return False
 
     def __enter__(self) -> None:
         """The decision. If it refuses the change as a whole, nothing was used."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None and self._counted is not None:
-            self._counted.undo()
+        pass
 
     def finish(self, reply: Any) -> None:
         """Count what was decided, and write into the reply what was held back."""
-        counted, held, items = self._counted, self._held, self._items
-        if counted is None or held is None or items is None:
-            return
-        counted.settle([_done(result) for result in getattr(reply, items.results)])
+
+
+class _CountedMutation(Mutation):
+    def __init__(self, counted: _Counted, held: Refused, items: Items) -> None:
+        self._counted, self._held, self._items = counted, held, items
+
+    @property
+    def is_everything_held(self) -> bool:
+        return self._held.is_everything
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._counted.undo()
+
+    def finish(self, reply: Any) -> None:
+        counted, held = self._counted, self._held
+        counted.settle([_done(result) for result in getattr(reply, self._items.results)])
         held.place(reply)
         if counted.may_exceed or held.is_anything:
             throttle = counted.throttle()

@@ -209,13 +209,8 @@ ROOMS = (
     ),
     Room(
         "tenants",
+        ("controller/mutation_quotas.py", "runtime/kafka/turns.py"),
         (
-            *(f"broker/connections/{noun}.py" for noun in ("admission", "held", "limits")),
-            "controller/mutation_quotas.py",
-            "runtime/kafka/turns.py",
-        ),
-        (
-            "tests/broker/connections",
             "tests/controller/test_mutation_quotas.py",
             "tests/runtime/kafka/test_turns.py",
             "tests/runtime/kafka/test_muted_connection.py",

@@ -25,6 +25,16 @@ pytestmark = [
 ]
 
 
+ONE_BY_ONE = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.execution.pandas.udf.buffer.size": "4096",
+}
+"""Spark hands each value over as it comes, in no larger batches and buffers."""
+
+STARTED_S = 3.0
+"""The first values wait until the task's Python has started, and come together then."""
+
+
 def noted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """When values reach a task."""
     for batch in batches:
@@ -45,7 +55,8 @@ def test_a_job_gets_its_quota_and_does_not_fail(
         "kafka.max.partition.fetch.bytes": str(REQUEST_BYTES),
         "subscribe": topic,
     }
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1)
+    for key, value in ONE_BY_ONE.items():
+        spark.conf.set(key, value)
     with Admin(bootstrap) as admin:
         entity: dict[str, str | None] = {"client-id": client_id}
         admin.alter_client_quotas([QuotaAlteration(entity, {"consumer_byte_rate": RATE})])
@@ -58,7 +69,8 @@ def test_a_job_gets_its_quota_and_does_not_fail(
                 for usage in of_broker
             ]
         finally:
-            spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+            for key in ONE_BY_ONE:
+                spark.conf.unset(key)
             admin.alter_client_quotas([QuotaAlteration(entity, {"consumer_byte_rate": None})])
-    assert_paced([Arrival(row.at_s, row.size) for row in rows])
+    assert_paced([Arrival(row.at_s, row.size) for row in rows], [STARTED_S])
     assert any(each.throttles for each in usages)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -221,10 +221,10 @@ def _run(work: Callable[[Job], Any]) -> Callable[[Job], list[Arrival]]:
     return run
 
 
-def assert_paced(arrivals: list[Arrival]) -> None:
-    """A client got all values, and within a tenth its quota."""
+def assert_paced(arrivals: list[Arrival], beginnings_s: Sequence[float] = BEGINNINGS_S) -> None:
+    """A client got all values, and within a tenth its quota in each window."""
     assert [each.size for each in arrivals] == [len(VALUE)] * COUNT
-    shares = [_share(arrivals, each) for each in BEGINNINGS_S]
+    shares = [_share(arrivals, each) for each in beginnings_s]
     print(f"parts of the quota: {shares}")
     assert shares == pytest.approx([1.0] * len(shares), abs=TOLERANCE)
 

@@ -116,6 +116,18 @@ async def test_without_contention_nobody_waits() -> None:
         await asyncio.sleep(0)
 
 
+async def test_nobody_waits_after_a_burst_that_has_served_all_who_waited() -> None:
+    node = Node()
+    for number in range(2 * BURST):
+        node.connect().feed(request(number, f"client-{number}"))
+    assert node.turns.waiting == BURST
+    await asyncio.sleep(0)
+    assert (len(node.handlers.taken), node.turns.waiting) == (2 * BURST, 0)
+    await asyncio.sleep(0)
+    node.connect().feed(request(1, "later"))
+    assert node.taken("later") == 1
+
+
 async def test_half_a_frame_takes_no_turn() -> None:
     node = Node()
     node.connect().feed(many(60, "greedy"))
