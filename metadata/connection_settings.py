@@ -57,8 +57,6 @@ class ListenerLimit(NamedTuple):
 
 def listener_limit(name: str) -> ListenerLimit | None:
     """The parts of ``listener.name.external.max.connections``; None for any other key."""
-    if not name.startswith(_LISTENER_PREFIX):
-        return None
     for base in _OF_LISTENERS:
         listener = name.removeprefix(_LISTENER_PREFIX).removesuffix(f".{base.name}")
         if listener and name == f"{_LISTENER_PREFIX}{listener}.{base.name}":

@@ -50,6 +50,7 @@ EVENTS = st.lists(
     st.sampled_from("abcd").map(lambda address: ("push", address))
     | st.just(("pop", ""))
     | st.integers(0, 40).map(lambda number: ("remove", str(number))),
+    min_size=20,
     max_size=80,
 )
 
@@ -83,6 +84,16 @@ def test_a_connection_that_does_not_wait_is_removed_without_effect() -> None:
     queue.remove(0, "a")
     queue.remove(2, "b")
     assert (len(queue), queue.pop(), len(queue)) == (1, 1, 0)
+
+
+def test_the_address_that_has_most_in_a_full_queue_loses_its_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held, "HELD_MAX", 4)
+    queue = FairQueue[int]()
+    out = [queue.push(number, address) for number, address in enumerate("babaabcd")]
+    assert out == [None, None, None, None, 4, 5, 2, 3]
+    assert [queue.pop() for _ in range(4)] == [0, 1, 6, 7]
 
 
 def test_a_flood_from_one_address_delays_another_by_one_turn_and_keeps_it_not_out() -> None:
