@@ -155,7 +155,8 @@ class _Write:
 
     def _remains(self, commit: Entry) -> bool:
         """Whether the latest commit that stands does not know of this one that stands."""
-        return self.last is None or commit.batch not in self.last.done
+        assert self.last is not None  # one stands
+        return commit.batch not in self.last.done
 
     def in_order_of_removal(self, keys: Iterable[bytes]) -> list[bytes]:
         """Void records come first: they might count without those that make them void. Commits

@@ -58,6 +58,11 @@ def test_a_checkpoint_of_other_topics_is_refused() -> None:
         check_subscription(start, Subscription(("u",)))
 
 
+def test_a_checkpoint_without_topics_suits_every_query() -> None:
+    """The query began before there was a topic that its pattern matches."""
+    check_subscription(StreamOffsets({}, {}), Subscription(("u",)))
+
+
 def test_a_new_partition_first_appears_at_its_beginning_and_is_read_then() -> None:
     start = StreamOffsets({ZERO: 3}, {"t": IDS["t"]})
     first = next_offsets(start, logs(zero=(0, 5), one=(0, 9), other=(4, 6)))
@@ -105,6 +110,8 @@ def test_too_few_rows_make_no_batch() -> None:
     start = StreamOffsets({ZERO: 3}, IDS)
     assert next_offsets(start, logs(zero=(0, 9)), min_rows=7).offsets == {ZERO: 3}
     assert next_offsets(start, logs(zero=(0, 9)), min_rows=6).offsets == {ZERO: 9}
+    few = next_offsets(start, logs(zero=(0, 9)), min_rows=7, max_rows=2)
+    assert few.offsets == {ZERO: 3}
 
 
 @given(st.dictionaries(NAMES, st.integers(0, 10_000), min_size=1), st.data())
