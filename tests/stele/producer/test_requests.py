@@ -206,3 +206,45 @@ async def test_a_flush_raises_the_first_failure_and_counts_all_records(stage: St
         assert str(failed.value) == "INVALID_RECORD: t-0: INVALID_RECORD"
         assert failed.value.__notes__ == ["2 records were not delivered since the last flush"]
         await producer.flush()  # tells each failure once
+
+
+@on_stage
+async def test_a_record_without_a_key_waits_for_a_leader_of_any_partition(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 2)
+    for partition in topic.partitions.values():
+        partition.leader = -1
+    async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+        delivery = await producer.send("t", b"v")
+        await asyncio.sleep(2)
+        assert not delivery.done()
+        for partition in topic.partitions.values():
+            stage.cluster.move_leader(partition, 1)
+        await delivery
+
+
+@on_stage
+async def test_an_answer_to_an_earlier_attempt_does_not_count(stage: Stage) -> None:
+    """The leader was deposed, and refuses the batch long after the next leader has got it."""
+    cluster, produce = stage.cluster, stage.cluster.produce
+    partition = cluster.create("t").partitions[0]
+
+    def answered_late(
+        broker: int, request: ProduceRequest
+    ) -> tuple[list[ProduceAnswer] | None, bool]:
+        cluster.stream_answers_take_s = 4 if broker == 1 else 8
+        loop.call_later(0.1, lambda: setattr(cluster, "stream_answers_take_s", 0.001))
+        return produce(broker, request)
+
+    loop = asyncio.get_running_loop()
+    async with stage.producer(linger_ms=0) as producer:
+        await (await producer.send("t", b"first"))
+        cluster.produce = answered_late  # type: ignore[method-assign]
+        partition.faults.append(Fault(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        began_s = loop.time()
+        delivery = await producer.send("t", b"v")
+        await asyncio.sleep(0.2)
+        cluster.move_leader(partition, 2)
+        await delivery
+    assert loop.time() - began_s > 8
+    assert cluster.values() == [b"first", b"v"]
+    assert partition.produced == 3, "one refused, and nothing twice"
