@@ -512,6 +512,24 @@ async def test_closing_aborts_an_open_transaction(
     assert transactions.values() == []
 
 
+@with_transactions
+async def test_closing_asks_once_more_for_an_abort_without_an_answer(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    """Otherwise the transaction holds readers of committed records back until its time-out."""
+    producer = transactional(stage, max_block_ms=500)
+    await producer.begin_transaction()
+    await (await producer.send("t", b"one", partition=0))
+    transactions.fail("EndTxn", *[LOST] * 100)
+    with pytest.raises(UnreachableError):
+        await producer.abort_transaction()
+    transactions.faults.clear()
+    asked = len(transactions.asked)
+    await producer.close()
+    assert "EndTxn" in transactions.asked[asked:]
+    assert transactions.values() == []
+
+
 @pytest.mark.parametrize("is_kafkas", [False, True])
 @with_transactions
 async def test_brokers_of_kafka_must_give_each_transaction_its_epoch(
