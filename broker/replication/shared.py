@@ -51,8 +51,12 @@ class SharedPartition(LedPartition):
 
     async def offset_of_time(self, time_ms: int) -> int:
         """The offset of the first record of this time or later. Without one, it is the high
-        watermark. Raises ApiError."""
-        found = await self.log.offset_for_timestamp(time_ms)
+        watermark. Raises ApiError as ``read``."""
+        log = self.log
+        try:
+            found = await log.offset_for_timestamp(time_ms)
+        except CorruptLogError as error:
+            raise self._corrupt(log, error) from error
         self.check_led()
         end = self.high_watermark
         return end if found is None else min(found.offset, end)
@@ -82,8 +86,12 @@ class SharedPartition(LedPartition):
                 self.check_led()
                 log = self.log
         except CorruptLogError as error:
-            self._on_corrupt(self.replica, log, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise self._corrupt(log, error) from error
+
+    def _corrupt(self, log: PartitionLog, error: CorruptLogError) -> ApiError:
+        """The error for the reader. The replica is given up."""
+        self._on_corrupt(self.replica, log, error)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def _aborted(
         self, log: PartitionLog, offset: int, end_offset: int, read_committed: bool
