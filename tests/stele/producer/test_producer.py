@@ -384,6 +384,10 @@ async def test_send_nowait_needs_a_known_topic(stage: Stage) -> None:
             producer.send_nowait("t", b"1")
         assert await producer.partitions_for("t") == [0]
         producer.send_nowait("t", b"1")
+        stage.cluster.create("empty", 0)
+        assert await producer.partitions_for("empty") == []
+        with pytest.raises(TopicUnknownError, match="partitions of topic 'empty' are not known"):
+            producer.send_nowait("empty", b"1")
     assert stage.cluster.values() == [b"1"]
 
 

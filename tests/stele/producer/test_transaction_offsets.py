@@ -44,6 +44,18 @@ async def test_offsets_are_committed_with_the_transaction(
         assert transactions.committed_offsets == {("readers", "in", 0): 8}
 
 
+@with_transactions
+async def test_no_offsets_are_no_part_of_a_transaction(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage) as producer:
+        await producer.init_transactions()
+        transactions.asked.clear()
+        async with producer.transaction():
+            await producer.send_group_offsets(GROUP, {})
+    assert not transactions.asked
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
