@@ -28,6 +28,7 @@ from broker.service.context import BrokerContext
 from broker.service.groups import ask, ask_unchecked
 from broker.service.internal_topics import made, share_topic
 from metadata.features import SHARE_VERSION, finalized_level
+from metadata.internal_topics import SHARE_TOPIC
 from runtime.authorization.authorizer import Operation, group_resource, refusal, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
@@ -152,6 +153,8 @@ async def delete_states(context: BrokerContext, group_id: str) -> None:
     answer = await ask_unchecked(context, ShareDeletionRequest(group_id))
     if answer.error is not ErrorCode.NONE:
         raise ApiError(answer.error)
+    if context.image().topic(SHARE_TOPIC) is None:
+        return  # no state was ever made
     keys = _keys(group_id, answer.states or {})
     for told in await _ask_states(context, [ForgetRequest(key) for key in keys]):
         if told.error is not ErrorCode.NONE:
