@@ -6,13 +6,20 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
+from broker.replication import cleaner
+from broker.replication.cleaner import Cleaner
 from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.batch import Record, batches, decode
 from stele.wire.v1 import metadata_pb2 as pb
+from storage.compaction.round import AbandonedError
+from storage.compaction.survey import Survey, survey
+from storage.log import PartitionLog
 from tests.support import replication
 from tests.support.batches import make_batch
 from tests.support.compaction import keyed_batch, last_values
@@ -366,3 +373,73 @@ async def test_the_dirtiest_log_is_compacted_first(cluster: ReplicaCluster) -> N
     ]
     assert await node.process.run(cleaner.clean_dirtiest())
     assert 0 < cleaner.max_dirty_percent < percent < 100
+
+
+class Compacting:
+    """A cleaner whose compactions last until the test ends them. ``paused``: what is not to be
+    compacted. ``pauses``: whether it becomes so while the cleaner looks at the logs."""
+
+    def __init__(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch, *, pauses: bool = False
+    ) -> None:
+        self.paused: set[PartitionId] = set()
+        self.begun: list[PartitionLog] = []
+        self.may_end = asyncio.Event()
+
+        async def compact(log: PartitionLog, *_: object) -> object:
+            self.begun.append(log)
+            await self.may_end.wait()
+            raise AbandonedError
+
+        async def look(log: PartitionLog, *more: Any) -> Survey:
+            found = await survey(log, *more)
+            if pauses:
+                self.paused.add(P0)
+            return found
+
+        monkeypatch.setattr(cleaner, "compact_log", compact)
+        monkeypatch.setattr(cleaner, "survey", look)
+        self.cleaner = Cleaner(
+            node.manager.hosted,
+            node.process.world.disk,
+            node.cluster.config,
+            is_paused=self.paused.__contains__,
+        )
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@with_topic
+async def test_a_log_that_is_to_be_copied_since_it_was_looked_at_is_not_compacted(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch, pauses: bool
+) -> None:
+    """The copy would get a record and not the tombstone that is compacted away with it."""
+    node = cluster[1]
+    await node.process.run(node.manager.cleaner.stop())
+    await fill(node, range(30))
+    await asyncio.sleep(10)  # a checkpoint
+    each = Compacting(node, monkeypatch, pauses=pauses)
+    each.may_end.set()
+    assert await node.process.run(each.cleaner.clean_dirtiest())
+    assert len(each.begun) == (0 if pauses else 1)
+
+
+@with_topic((1, 2, 3), (1, 2, 3))
+async def test_who_waits_for_a_log_does_not_wait_for_the_compaction_of_another_one(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster[1]
+    await node.process.run(node.manager.cleaner.stop())
+    await fill(node, range(30))
+    await asyncio.sleep(10)  # a checkpoint
+    each = Compacting(node, monkeypatch)
+    log, other = node.replica().log, node.replica(P0._replace(partition=1)).log
+    await node.process.run(each.cleaner.leave(log))  # nothing is under way
+    cleaning = asyncio.ensure_future(node.process.run(each.cleaner.clean_dirtiest()))
+    await until(lambda: each.begun == [log])
+    await node.process.run(each.cleaner.leave(other))
+    leaving = asyncio.ensure_future(node.process.run(each.cleaner.leave(log)))
+    await asyncio.sleep(1)
+    assert not leaving.done()
+    each.may_end.set()
+    await leaving
+    await cleaning
