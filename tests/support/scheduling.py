@@ -32,11 +32,16 @@ class FilesInGroups(LoadFileScheduling):  # type: ignore[misc]
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        path = self.config.rootpath / file
-        if _has(_STARTS_PROCESSES, path):
-            return "shared cluster" if _has(_SHARES_A_CLUSTER, path) else "own processes"
-        return nodeid if _has(_IS_APART, path) else file
+        return unit_of(nodeid, self.config.rootpath)
+
+
+def unit_of(nodeid: str, root: Path) -> str:
+    """The name of the unit to which a test belongs."""
+    file = nodeid.partition("::")[0]
+    path = root / file
+    if _has(_STARTS_PROCESSES, path):
+        return "shared cluster" if _has(_SHARES_A_CLUSTER, path) else "own processes"
+    return nodeid if _has(_IS_APART, path) else file
 
 
 def workers(cores: int) -> int:
