@@ -6,14 +6,21 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant
 
 DEVICE = [
     Mutant(
-        "storage: call who waits for several logs when the first of them is on disk",
+        "storage: call who waits for all writes at the end of any group",
         (
             Edit(
-                "storage/sync_order.py",
-                "SyncOrder._settle",
-                "not wait.left",
-                "True",
+                "storage/group_commit.py",
+                "GroupCommit._tell_synced",
+                "self._order.over and self.failure is None",
+                "self._waiting and self.failure is None",
             ),
+            Edit(
+                "storage/group_commit.py",
+                "GroupCommit._tell_synced",
+                "over, self._order.over = self._order.over, []",
+                "over, self._order.over = list(self._waiting), []",
+            ),
+            Edit("storage/group_commit.py", "GroupCommit._finish", "self._order.over", "True"),
         ),
         kinds=("slow_disk", "cut_power", "cut_all_power"),
     ),
