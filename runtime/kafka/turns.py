@@ -115,5 +115,5 @@ class Turns:
             cost_s = max(now_s() - began_s, requests * REQUEST_FLOOR_S, REQUEST_FLOOR_S)
             order.spent(cost_s)
             self._taken_s += cost_s
-        if order or self._taken_s >= BURST_S:
+        if self._taken_s >= BURST_S:  # else nobody waits any more
             self._arm()

@@ -45,6 +45,6 @@ class Pace:
     def _adopt(self, bound: float, now_s: float) -> None:
         """A higher bound pays a debt sooner. A lower one leaves the time as it is: else a second's
         worth of a large quota would be owed for days."""
-        if bound > self._bound > 0 and self._paid_s > now_s:
+        if bound > self._bound and self._paid_s > now_s:
             self._paid_s = now_s + (self._paid_s - now_s) * self._bound / bound
         self._bound = bound

@@ -128,6 +128,16 @@ async def test_nobody_waits_after_a_burst_that_has_served_all_who_waited() -> No
     assert node.taken("later") == 1
 
 
+async def test_turns_end_when_all_are_served() -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+    node = Node()
+    node.connect().feed(many(TURN_REQUESTS + 1, "c"))
+    await node.rounds()
+    await asyncio.sleep(0)
+    assert (node.taken("c"), failures) == (TURN_REQUESTS + 1, [])
+
+
 async def test_half_a_frame_takes_no_turn() -> None:
     node = Node()
     node.connect().feed(many(60, "greedy"))
