@@ -156,7 +156,11 @@ async def test_a_leader_tells_the_trace_to_followers_that_lack_the_batch_only(
     assert traced_from(replica, 1) is None
     replica.traced = traced._replace(leader_epoch=traced.leader_epoch - 1)
     assert traced_from(replica, 0) is None, "the offset may be another batch's by now"
+    replica.traced = traced
     assert (await cluster[1].fetch(0)).traced is None, "of a consumer"
+    epoch = cluster[2].epoch
+    follower = await cluster[1].fetch(0, epoch=0, replica_id=2, replica_epoch=epoch)
+    assert follower.traced == traced
 
 
 @with_topic
