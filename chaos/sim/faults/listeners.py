@@ -28,7 +28,7 @@ _LOGIN: Final = {
     ),
 }
 
-PHASES: Final = ((9094, "PLAINTEXT"), (9094, _NAME), (9095, _NAME), (9095, "PLAINTEXT"))
+PHASES: Final = ((9096, "PLAINTEXT"), (9096, _NAME), (9097, _NAME), (9097, "PLAINTEXT"))
 """The port of a listener with logins, and the listener that brokers use among themselves. In a
 cycle. No broker begins a phase before all have come to the one before
 (docs/moving-to-security.md)."""
