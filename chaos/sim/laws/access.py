@@ -89,8 +89,8 @@ class AccessFollowsTheRules(Law):
 
     def _check_in_force(self, said: Said) -> None:
         answer = CreateAclsResponse.FromString(said.answer)
-        if answer.error != ErrorCode.NONE:
-            return
+        if answer.error != ErrorCode.NONE or answer.already_done:
+            return  # what was done before may be undone by now
         made = [
             acl_of(acl)
             for acl, result in zip(
