@@ -59,8 +59,8 @@ def test_outcomes_are_the_same_however_many_processes_there_are() -> None:
 
 def test_a_seed_whose_process_dies_has_failed_and_the_others_go_on() -> None:
     with source_tree(DIES_AT_ONE) as root:
-        found = list(run_seeds(root, ORDER, range(12), 1))
-    assert sorted(each.plan.seed for each in found) == list(range(12))
+        found = list(run_seeds(root, ORDER, range(6), 1))
+    assert sorted(each.plan.seed for each in found) == list(range(6))
     (failed,) = [each for each in found if not each.ok]
     assert failed.plan == replace(ORDER, seed=1)
     assert failed.violations == ["its process was ended by signal 9"]

@@ -41,7 +41,7 @@ GROUPS = GroupLoad(
 def test_members_and_keepers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupLoad, "draw", lambda _: GROUPS)
     with silent():
-        outcome = run(Plan(7, seconds=40, faults=("conditions",), load=LoadKind.LIGHT))
+        outcome = run(Plan(7, seconds=24, faults=("conditions",), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     for what in (
         "assignments of consumers",
@@ -70,7 +70,7 @@ def test_members_change_their_protocol_under_way(
     load = replace(GROUPS, members=0, consumers=0, static_consumers=0, movers=3, keepers=0)
     monkeypatch.setattr(GroupLoad, "draw", lambda _: load)
     with caplog.at_level(logging.INFO, logger=migration.__name__):
-        outcome = run(Plan(7, seconds=40, faults=("conditions",), load=LoadKind.LIGHT))
+        outcome = run(Plan(7, seconds=24, faults=("conditions",), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     assert outcome.coverage["protocols drawn again"] > 3
     assert outcome.looks[MembersReconcile.name] > 50
