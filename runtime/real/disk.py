@@ -78,6 +78,7 @@ class RealFile:
         kept: KeptHandles,
     ) -> None:
         self.path = path
+        advise_random(fd)
         status = os.fstat(fd)
         self.size = status.st_size
         self.was_used = True
@@ -94,8 +95,8 @@ class RealFile:
         self._nowait = bool(_NOWAIT)  # whether this file system can report what is in memory
         self._doubts = 0
         """So many more reads look first whether the bytes are in memory, since some were not. The
-        kernel begins to read whatever is asked for and is not in memory, and up to
-        ``read_ahead_kb`` behind it. A sync would wait for that."""
+        kernel begins to read whatever is asked for and is not in memory. A sync would wait for
+        that."""
         handles.hold(self)
 
     def _taken(self) -> int:
@@ -110,6 +111,7 @@ class RealFile:
             os.close(fd)
             raise FileNotFoundError(errno.ENOENT, "another file is in its place", self.path)
         self.handle = fd
+        advise_random(fd)
         self._handles.hold(self)
         return fd
 
@@ -159,7 +161,6 @@ class RealFile:
             count = os.preadv(handle, [buffer], position, _NOWAIT)
         except BlockingIOError:
             self._doubts = _DOUBTS
-            advise_random(handle)
             return None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
@@ -177,7 +178,8 @@ class RealFile:
         size = min(size, max(self.size - position, _PROBE_BYTES))
         probe = bytearray(_PROBE_BYTES)
         first = min(size, COLD_BYTES)
-        os.preadv(handle, [probe], position + first - _PROBE_BYTES, _NOWAIT)
+        # Not its last byte: a look at the end of an earlier read may have brought in that page.
+        os.preadv(handle, [probe], position + first // 2, _NOWAIT)
         if size > first:
             try:
                 os.preadv(handle, [probe], position + size - _PROBE_BYTES, _NOWAIT)

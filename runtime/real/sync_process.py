@@ -146,7 +146,9 @@ class Worker:
 
 def advise_random(handle: int) -> None:
     """Have the kernel read nothing beyond what is asked for: a sync that comes next would wait for
-    all of it. Linux reads up to ``read_ahead_kb`` of the device ahead, which may be many MiB."""
+    all of it. Linux reads up to ``read_ahead_kb`` of the device ahead, which may be many MiB. It
+    must be said before the first read: once some bytes were read ahead, they bring the next ones
+    with them (page_cache_async_ra)."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
 

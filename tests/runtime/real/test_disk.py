@@ -199,7 +199,7 @@ class _Cache:
 def test_a_file_with_cold_bytes_has_the_kernel_read_little_ahead(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the first read that finds cold bytes asks for all it wants."""
+    """Only the first read that finds cold bytes asks for all it wants, and never for more."""
     advised: list[int] = []
     monkeypatch.setattr(os, "posix_fadvise", lambda *advice: advised.append(advice[3]))
     file = disk.open(f"{tmp_path}/f", create=True)
@@ -208,7 +208,7 @@ def test_a_file_with_cold_bytes_has_the_kernel_read_little_ahead(
     monkeypatch.setattr(os, "preadv", cache.preadv)
     assert file.read(0, 4 * COLD_BYTES) is None
     assert cache.kicked == [4 * COLD_BYTES]
-    assert advised == [os.POSIX_FADV_RANDOM]
+    assert advised == [os.POSIX_FADV_RANDOM]  # before the first read
     cache.kicked.clear()
     for position in range(0, 8 * COLD_BYTES, COLD_BYTES):
         assert file.read(position, 8 * COLD_BYTES) is None
