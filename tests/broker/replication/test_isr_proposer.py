@@ -33,6 +33,7 @@ class Controller:
         self.errors: dict[int, list[ErrorCode]] = {}  # by partition
         self.answers: list[tuple[int, IsrAnswer]] = []
         self.unwanted: set[int] = set()
+        self.unasked: list[int] = []  # partitions that the next answer names as well
         self.proposer = IsrProposer(
             broker_id=1,
             alter_partition=self.alter_partition,
@@ -51,6 +52,9 @@ class Controller:
                 raise failure
             return AlterPartitionResponse(error=failure)
         response = AlterPartitionResponse()
+        for number in self.unasked:
+            response.partitions.add(topic_id=b"t" * 16, partition=number)
+        self.unasked.clear()
         for asked in request.partitions:
             errors = self.errors.get(asked.partition)
             response.partitions.add(
@@ -133,6 +137,16 @@ def test_a_refusal_is_an_answer() -> None:
 
     controller = scenario(act)
     assert controller.answers == [(0, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))]
+    assert len(controller.requests) == 1
+
+
+def test_answers_to_what_was_not_asked_are_passed_over() -> None:
+    def act(controller: Controller) -> None:
+        controller.unasked = [7, 8]
+        controller.proposer.propose(partition(0), proposal())
+
+    controller = scenario(act)
+    assert controller.answers == [(0, TAKEN)]
     assert len(controller.requests) == 1
 
 

@@ -102,6 +102,18 @@ def test_what_the_coordinator_does_not_confirm_is_refused(
 
 
 @transactional
+async def test_sequences_go_on_in_the_next_transaction_of_an_epoch(
+    cluster: ReplicaCluster,
+) -> None:
+    """Only markers of KIP-890 begin another epoch, in which they begin with 0."""
+    leader = cluster[1]
+    await leader.produce(batch(0, 2), transaction=NEW)
+    await leader.mark(marker(epoch=5, version=0))
+    going_on = await leader.produce(batch(2), transaction=NEW)
+    assert (going_on.error, going_on.base_offset) == (ErrorCode.NONE, 3)
+
+
+@transactional
 async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(
     cluster: ReplicaCluster, coordinator: Coordinator
 ) -> None:
