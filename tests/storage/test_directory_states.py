@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable
@@ -90,6 +91,27 @@ async def test_a_log_that_is_not_here_is_deleted_without_a_word(
     with caplog.at_level(logging.WARNING):
         directory.delete(*KEY)
     assert caplog.text == ""
+
+
+async def test_a_sync_that_began_before_a_deletion_brings_no_part_of_the_log_back(
+    disk: MemoryDisk,
+) -> None:
+    """It is a sync of the directories as they were named then."""
+    directory = open_directory(disk)
+    filled(directory)
+    await directory.flush()
+    await directory.checkpoint()
+    disk.gate = asyncio.Event()
+    directory.create("t", 1, TOPIC_ID)
+    flushing = asyncio.ensure_future(directory.flush())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    directory.delete(*KEY)
+    disk.gate.set()
+    await flushing
+    disk.power_loss()
+    again = open_directory(disk)
+    assert (dict(again.corrupt), [*again.logs]) == ({}, [TopicPartition("t", 1)])
 
 
 async def test_a_fault_that_is_noted_is_not_noted_again(

@@ -77,6 +77,8 @@ class MemoryDisk:
         self.gate: asyncio.Event | None = None  # groups wait for it
         self._captures = 0  # number of captures of files and directories by syncs
         self._entries_as_of: dict[str, int] = {}  # by directory: the capture that is durable
+        # Renames of directories, each with the number of captures before it.
+        self._renames: list[tuple[int, str, str]] = []
 
     # ------------------------------------------------------------------------- damage
 
@@ -149,6 +151,17 @@ class MemoryDisk:
             self.directories.remove(path)
             self.directories.add(target + path[len(source) :])
         self.durable_directories = set(self.directories)
+        self._renames.append((self._captures, source, target))
+        if source in self._entries_as_of:
+            self._entries_as_of[target] = self._entries_as_of.pop(source)
+
+    def _renamed(self, path: str, number: int) -> str:
+        """Where a path of the capture ``number`` is now: a sync is of a directory, not of a name
+        that another one may have got."""
+        for before, source, target in self._renames:
+            if before >= number and f"{path}/".startswith(f"{source}/"):
+                path = target + path[len(source) :]
+        return path
 
     def remove(self, path: str) -> None:
         if path not in self.inodes:
@@ -226,15 +239,16 @@ class MemoryDisk:
         below = {p for p in self.directories if os.path.dirname(p) == path}
 
         def settle_entries() -> None:
-            if number < self._entries_as_of.get(path, 0):
+            where = self._renamed(path, number)
+            if number < self._entries_as_of.get(where, 0):
                 return
-            self._entries_as_of[path] = number
-            old = [p for p in self.durable_inodes if os.path.dirname(p) == path]
+            self._entries_as_of[where] = number
+            old = [p for p in self.durable_inodes if os.path.dirname(p) == where]
             for name in old:
                 del self.durable_inodes[name]
-            self.durable_inodes.update(files)
-            kept = {p for p in self.durable_directories if os.path.dirname(p) != path or p == "/"}
-            self.durable_directories = kept | below
+            self.durable_inodes.update({self._renamed(p, number): i for p, i in files.items()})
+            kept = {p for p in self.durable_directories if os.path.dirname(p) != where or p == "/"}
+            self.durable_directories = kept | {self._renamed(p, number) for p in below}
 
         return settle_entries
 
