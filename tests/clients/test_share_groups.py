@@ -69,6 +69,30 @@ def test_two_members_of_librdkafka_share_the_records(cluster: ProcessCluster) ->
     assert sorted(found[0] + found[1]) == sorted(values)
 
 
+def test_a_group_goes_on_with_the_next_leaders_and_coordinators(cluster: ProcessCluster) -> None:
+    """A broker dies: it led partitions, and coordinated groups and share partitions."""
+    pytest.importorskip("confluent_kafka", "2.15")
+    values = filled(cluster, "survived", "survivors")
+    member = share_consumer(cluster, "survivors", "survived")
+    found: list[bytes] = []
+    killed = 0
+    until_s = time.monotonic() + 2 * PATIENCE_S
+    while (not killed or not set(values) <= set(found)) and time.monotonic() < until_s:
+        found += [message.value() for message in member.poll(0.2) if message.error() is None]
+        if found and not killed:
+            killed = cluster.broker_ids[0]
+            cluster.kill(killed)
+            late = [b"late %d" % number for number in range(RECORDS)]
+            with Producer(cluster.bootstrap_servers) as producer:
+                for number, value in enumerate(late):
+                    producer.send("survived", value, partition=number % 3)
+                producer.flush()
+            values += late
+    member.close()
+    asyncio.run(cluster.restart(killed))
+    assert sorted(set(found)) == sorted(values)
+
+
 JAVA = """
 import java.time.Duration;
 import java.util.*;
