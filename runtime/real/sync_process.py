@@ -150,7 +150,8 @@ def advise_random(handle: int) -> None:
     must be said before the first read: once some bytes were read ahead, they bring the next ones
     with them (page_cache_async_ra)."""
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+        with suppress(OSError):  # a file system need not take advice
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
 
 
 def _is_on(device: int, path: str) -> bool:
