@@ -126,6 +126,7 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "error, latest"),
         ({"minPartitions": "-1"}, "minPartitions"),
         ({"maxTriggerDelay": "a while"}, "500ms, 30s, 15m or 1 minute"),
+        ({"maxTriggerDelay": "5 weeks"}, "500ms, 30s, 15m or 1 minute"),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss"),
     ],
 )

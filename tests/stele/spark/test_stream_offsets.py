@@ -106,6 +106,17 @@ def test_a_deleted_partition_stops_the_query_or_is_forgotten() -> None:
     assert end.offsets == {ZERO: 3}
 
 
+def test_a_batch_has_all_rows_that_a_greater_limit_allows() -> None:
+    start = StreamOffsets({ZERO: 3}, IDS)
+    assert next_offsets(start, logs(zero=(0, 9)), max_rows=30).offsets == {ZERO: 9}
+
+
+def test_offsets_of_an_earlier_topic_begin_no_range_of_the_later_one() -> None:
+    end = StreamOffsets({ZERO: 5, OTHER: 5}, IDS)
+    start = StreamOffsets({ZERO: 3, OTHER: 3}, {**IDS, "u": b"\x03" * 16})
+    assert [each.name for each in ranges(start, end)] == [ZERO]
+
+
 def test_too_few_rows_make_no_batch() -> None:
     start = StreamOffsets({ZERO: 3}, IDS)
     assert next_offsets(start, logs(zero=(0, 9)), min_rows=7).offsets == {ZERO: 3}
