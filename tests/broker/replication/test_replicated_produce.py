@@ -49,6 +49,16 @@ async def test_a_partition_followed_anew_does_not_wait_for_the_long_poll_of_the_
     assert cluster.simulation.now - start < 0.2
 
 
+@with_topic(settings={"replica_fetch_min_bytes": 100_000, "replica_fetch_wait_max_ms": 300})
+async def test_a_follower_that_waits_for_more_bytes_acknowledges_what_it_has(
+    cluster: ReplicaCluster,
+) -> None:
+    began = cluster.simulation.now
+    for _ in range(3):
+        assert (await cluster[1].produce()).error is ErrorCode.NONE
+    assert cluster.simulation.now - began < 3
+
+
 @with_topic
 async def test_acks_one_waits_for_the_leaders_disk_only(cluster: ReplicaCluster) -> None:
     cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
