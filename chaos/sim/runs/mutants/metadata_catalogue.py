@@ -89,7 +89,7 @@ READS = [
         "broker: answer though what the read needs has not come",
         "broker/service/metadata.py",
         "present_image",
-        "image.offset < min_offset",
+        "not answers(image)",
         "False",
     ),
     bug(
