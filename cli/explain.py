@@ -76,8 +76,8 @@ def explain_partition(
     else:
         state = topic.partitions[number]
         leader = "none" if state.leader < 0 else state.leader
+        say(f"{name}: {diagnosis.health.value}")
         say(
-            f"{name}: {diagnosis.health.value}\n"
             f"leader {leader} in epoch {state.leader_epoch}, replicas {_ids(state.replicas)}, "
             f"in sync {_ids(state.isr)}"
         )

@@ -210,12 +210,12 @@ def test_features_are_described() -> None:
         edges.commit(metadata_version(1))
         request = pb.DescribeFeaturesRequest()
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
-        _, feature, _ = answer.features
+        (feature,) = (each for each in answer.features if each.name == "metadata.version")
         assert (feature.name, feature.level) == ("metadata.version", 1)
         assert (feature.min_level, feature.max_level) == (1, METADATA_VERSION_LEVEL)
         edges.register(3, is_old=True)
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
-        _, feature, _ = answer.features
+        (feature,) = (each for each in answer.features if each.name == "metadata.version")
         assert (feature.min_level, feature.max_level) == (1, 1)
         assert [each.node_id for each in feature.brokers] == [1, 2, 3]
 
