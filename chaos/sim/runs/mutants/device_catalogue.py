@@ -6,25 +6,6 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant
 
 DEVICE = [
     Mutant(
-        "storage: call who waits for all writes at the end of any group",
-        (
-            Edit(
-                "storage/group_commit.py",
-                "GroupCommit._tell_synced",
-                "self._order.over and self.failure is None",
-                "self._waiting and self.failure is None",
-            ),
-            Edit(
-                "storage/group_commit.py",
-                "GroupCommit._tell_synced",
-                "over, self._order.over = self._order.over, []",
-                "over, self._order.over = list(self._waiting), []",
-            ),
-            Edit("storage/group_commit.py", "GroupCommit._finish", "self._order.over", "True"),
-        ),
-        kinds=("slow_disk", "cut_power", "cut_all_power"),
-    ),
-    Mutant(
         "storage: take the directory offline for any error but want of space",
         (
             Edit(
