@@ -1,6 +1,7 @@
 //! Records as columns in the layout of Apache Arrow: https://arrow.apache.org/docs/format/Columnar.html.
 
-use crate::varint::{from_zigzag, Cursor};
+use crate::head::Head;
+use crate::varint::Cursor;
 
 /// Null where a bit is 0. The first value is the lowest bit of the first byte.
 #[derive(Default)]
@@ -126,22 +127,15 @@ impl Columns {
     }
 
     fn push(&mut self, cursor: &mut Cursor) -> Option<()> {
-        let size = cursor.varint32()?;
-        let end = cursor.position.checked_add((size >> 1) as usize)?;
-        if size & 1 == 1 || end > cursor.data.len() {
-            return None;
-        }
-        cursor.byte()?; // attributes: none are defined
-        self.times
-            .extend(from_zigzag(cursor.varint64()?).to_ne_bytes());
-        self.deltas
-            .extend(from_zigzag(cursor.varint64()?).to_ne_bytes());
+        let head = Head::read(cursor)?;
+        self.times.extend(head.timestamp_delta_ms.to_ne_bytes());
+        self.deltas.extend(head.offset_delta.to_ne_bytes());
         let length = cursor.varint64()?;
         self.keys.push(cursor.field(length)?)?;
         let length = cursor.varint64()?;
         self.values.push(cursor.field(length)?)?;
-        self.push_headers(cursor, end)?;
-        (cursor.position == end).then_some(())
+        self.push_headers(cursor, head.end)?;
+        (cursor.position == head.end).then_some(())
     }
 
     fn push_headers(&mut self, cursor: &mut Cursor, end: usize) -> Option<()> {

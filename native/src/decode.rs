@@ -3,13 +3,23 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
-use crate::varint::{from_zigzag, Cursor};
+use crate::head::Head;
+use crate::varint::Cursor;
 
 /// The bounds of a batch that its records count from.
 pub struct Base {
     pub offset: i64,
     pub timestamp_ms: i64,
     pub append_time_ms: Option<i64>, // of all records, instead of their own
+}
+
+impl Base {
+    /// The offset and the time of a record. None: they take more than 64 bits.
+    fn place_of(&self, head: &Head) -> Option<(i64, i64)> {
+        let own_ms = self.timestamp_ms.checked_add(head.timestamp_delta_ms)?;
+        let offset = self.offset.checked_add(head.offset_delta)?;
+        Some((offset, self.append_time_ms.unwrap_or(own_ms)))
+    }
 }
 
 /// Makes records of the type `Record`, a NamedTuple.
@@ -49,7 +59,10 @@ impl<'py> Maker<'py> {
     }
 
     fn record(&self, cursor: &mut Cursor, base: &Base) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(head) = Head::read(cursor, base) else {
+        let Some(head) = Head::read(cursor) else {
+            return Ok(None);
+        };
+        let Some((offset, timestamp_ms)) = base.place_of(&head) else {
             return Ok(None);
         };
         let Some(key) = self.bytes(cursor) else {
@@ -64,7 +77,7 @@ impl<'py> Maker<'py> {
         if cursor.position != head.end {
             return Ok(None);
         }
-        let fields = (head.offset, head.timestamp_ms, key, value, headers);
+        let fields = (offset, timestamp_ms, key, value, headers);
         self.new.call1((&self.record, fields)).map(Some)
     }
 
@@ -105,32 +118,5 @@ impl<'py> Maker<'py> {
             self.record.py(),
             std::str::from_utf8(name).ok()?,
         ))
-    }
-}
-
-/// What stands before key and value.
-struct Head {
-    end: usize, // of the record
-    offset: i64,
-    timestamp_ms: i64,
-}
-
-impl Head {
-    fn read(cursor: &mut Cursor, base: &Base) -> Option<Self> {
-        let size = cursor.varint64()?;
-        let end = cursor.position.checked_add((size >> 1) as usize)?;
-        if size & 1 == 1 || end > cursor.data.len() {
-            return None;
-        }
-        cursor.byte()?; // attributes: none are defined
-        let own_ms = base
-            .timestamp_ms
-            .checked_add(from_zigzag(cursor.varint64()?))?;
-        let offset = base.offset.checked_add(from_zigzag(cursor.varint64()?))?;
-        Some(Self {
-            end,
-            offset,
-            timestamp_ms: base.append_time_ms.unwrap_or(own_ms),
-        })
     }
 }

@@ -8,6 +8,7 @@
 mod check;
 mod columns;
 mod decode;
+mod head;
 mod stored;
 mod varint;
 

@@ -4,15 +4,13 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
 
-use crate::varint::{from_zigzag, Cursor, NULL};
+use crate::head::Head;
+use crate::varint::{Cursor, NULL};
 
 /// The places and fields of one record.
 struct Stored<'a> {
     start: usize,
-    end: usize,
-    rest: usize,
-    timestamp_delta_ms: i64,
-    offset_delta: i64,
+    head: Head,
     key: Option<&'a [u8]>,
     is_tombstone: bool,
 }
@@ -32,13 +30,14 @@ pub fn records<'py>(
         let Some(stored) = read(data, position) else {
             return Ok(None);
         };
-        position = stored.end;
+        let head = &stored.head;
+        position = head.end;
         let fields = (
             stored.start,
-            stored.end,
-            stored.rest,
-            stored.timestamp_delta_ms,
-            stored.offset_delta,
+            head.end,
+            head.rest,
+            head.timestamp_delta_ms,
+            head.offset_delta,
             stored.key.map(|key| PyBytes::new(py, key)),
             stored.is_tombstone,
         );
@@ -52,24 +51,13 @@ fn read(data: &[u8], start: usize) -> Option<Stored<'_>> {
         data,
         position: start,
     };
-    let size = cursor.varint64()?;
-    let end = cursor.position.checked_add((size >> 1) as usize)?;
-    if size & 1 == 1 || end > data.len() {
-        return None;
-    }
-    cursor.byte()?; // attributes: none are defined
-    let timestamp_delta_ms = from_zigzag(cursor.varint64()?);
-    let rest = cursor.position;
-    let offset_delta = from_zigzag(cursor.varint64()?);
+    let head = Head::read(&mut cursor)?;
     let length = cursor.varint64()?;
     let key = cursor.field(length)?;
     let is_tombstone = u64::from(*data.get(cursor.position)?) == NULL;
-    (cursor.position < end).then_some(Stored {
+    (cursor.position < head.end).then_some(Stored {
         start,
-        end,
-        rest,
-        timestamp_delta_ms,
-        offset_delta,
+        head,
         key,
         is_tombstone,
     })
