@@ -129,6 +129,8 @@ async def _snapshot_of(log: LogView, disk: Disk, base: int, now_ms: int) -> list
     """
     generation = log.truncation_generation
     gone = [each for each in log.segments.sealed() if each.end_offset <= base]
+    if not gone:
+        return []  # the log has begun anew
     steps = while_true(
         lambda: log.offline is None and log.truncation_generation == generation,
         write_missing_snapshot(disk, log.directory, gone, now_ms),

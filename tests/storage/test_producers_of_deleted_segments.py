@@ -16,6 +16,8 @@ from storage import producer_state
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.opening import open_log
+from storage.producer_files import ProducerFiles
+from storage.retiring import keep_producers
 from storage.snapshots import snapshot_offsets, snapshot_path
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, MemoryFile, append
@@ -175,6 +177,28 @@ async def test_a_lost_snapshot_is_made_anew_of_its_own_offset(disk: Full) -> Non
     assert [knows(log, producer) for producer in (7, 8, 9)] == [True, True, True]
     log.truncate_to(third)
     assert [knows(log, producer) for producer in (7, 8, 9)] == [True, True, False]
+
+
+async def test_a_log_that_begins_anew_meanwhile_needs_no_lost_snapshot(disk: Full) -> None:
+    log = opened(disk)
+    append(log, batch_of(7))
+    base = roll(log, 8)
+    disk.remove(snapshot_path(PATH, base))
+    log.sync_now()
+    log.advance_start_offset(base)
+    asked = 0
+
+    def files() -> ProducerFiles:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # it was looked for
+            log.reset_to(100, None)
+        return log.producer_files
+
+    await keep_producers(log, disk, base, files, now_ms=0)
+    assert asked > 1
+    assert log.segment_bases == [100]
+    assert snapshot_offsets(disk, PATH) == []
 
 
 class NoHandles(MemoryDisk):
