@@ -79,13 +79,12 @@ def _member(image: MetadataImage, member: DescribedConsumer) -> Member:
 
 
 def _assignment(image: MetadataImage, partitions: Partitions) -> Assignment:
-    """Without the partitions of topics that were deleted."""
-    named = []
-    for topic_id, numbers in sorted(partitions.items()):
-        topic = image.topic_by_id(topic_id)
-        if topic is not None:
-            named.append(TopicPartitions(topic_id, topic.name, sorted(numbers)))
-    return Assignment(named)
+    return Assignment(
+        [
+            TopicPartitions(topic.topic_id, topic.name, numbers)
+            for topic, numbers in groups.existing_partitions(image, partitions)
+        ]
+    )
 
 
 def _refused(group_id: str, error: ApiError) -> DescribedGroup:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from broker.coordinator.asking import ask_coordinator
+from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group.consumer.types import (
     ConsumerDescribeAnswer,
     ConsumerDescribeRequest,
@@ -30,6 +31,8 @@ from broker.service.coordinators import (
     coordinated_by,
 )
 from metadata.features import GROUP_VERSION, finalized_level
+from metadata.image import MetadataImage
+from metadata.topics import Topic
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
@@ -137,6 +140,16 @@ def _check_version(context: BrokerContext) -> None:
 
 
 # ------------------------------------------------------------------------------- administration
+
+
+def existing_partitions(
+    image: MetadataImage, partitions: Partitions
+) -> Iterator[tuple[Topic, list[int]]]:
+    """Partitions as descriptions list them, without the partitions of topics that were deleted."""
+    for topic_id, numbers in sorted(partitions.items()):
+        topic = image.topic_by_id(topic_id)
+        if topic is not None:
+            yield topic, sorted(numbers)
 
 
 async def describe(
