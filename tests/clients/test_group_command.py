@@ -34,6 +34,18 @@ def stele(bootstrap: str, *arguments: str, code: int = 0) -> Any:
     return done.stderr.decode() if code else json.loads(done.stdout)
 
 
+def check_described(bootstrap: str, group: str, topic: str, protocol: str) -> None:
+    """The group has one member, which has read 10 records of each of two partitions."""
+    described = stele(bootstrap, "describe", group)
+    assert described[0]["state"] == "Stable"
+    (listed,) = (each for each in stele(bootstrap, "list") if each["group_id"] == group)
+    assert (listed["type"], listed["protocol_type"]) == (protocol, "consumer")
+    for number, each in enumerate(described[0]["partitions"]):
+        assert (each["topic"], each["partition"]) == (topic, number)
+        assert (each["current_offset"], each["log_end_offset"], each["lag"]) == (10, 10, 0)
+        assert each["client_id"] == "reader"
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_is_described_reset_and_deleted(
     bootstrap: str, create_topic: CreateTopic, protocol: str
@@ -71,14 +83,7 @@ def test_a_group_is_described_reset_and_deleted(
                     assert message.error() is None, message.error()
                     values.append(message.value() or b"")
             consumer.commit(asynchronous=False)
-            described = stele(bootstrap, "describe", group)
-            assert described[0]["state"] == "Stable"
-            (listed,) = (each for each in stele(bootstrap, "list") if each["group_id"] == group)
-            assert (listed["type"], listed["protocol_type"]) == (protocol, "consumer")
-            for number, each in enumerate(described[0]["partitions"]):
-                assert (each["topic"], each["partition"]) == (topic, number)
-                assert (each["current_offset"], each["log_end_offset"], each["lag"]) == (10, 10, 0)
-                assert each["client_id"] == "reader"
+            check_described(bootstrap, group, topic, protocol)
             assert "has members" in stele(bootstrap, *target, "--execute", code=1)
             return values
         finally:

@@ -392,6 +392,36 @@ class Edges:
             on_fatal=_fail,
         )
         self.publisher.subscribe(self.replicas)
+        self._make_coordinators()
+        self.controller = FakeController(self)
+        self.network.services[CONTROLLER] = self.controller.service()
+        client = ControllerClient(
+            cluster_id="cluster",
+            connectors={CONTROLLER_LISTENER: self.network},
+            clock=self.clock,
+            endpoint={100: NamedAddress(CONTROLLER_LISTENER, *CONTROLLER)}.get,
+            leader=lambda: self.leader,
+        )
+        metrics = BrokerMetrics(self.registry)
+        metrics.read_fetches(lambda: self.replicas.fetch.waiting)
+        metrics.read_groups(self.groups)
+        metrics.read_transactions(self.transactions, self.markers)
+        metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
+        self.quotas = BrokerQuotas(self.config, self.authorizer, self.clock, self.registry)
+        self.publisher.subscribe(self.quotas)
+        self.telemetry = ClientTelemetry.of(
+            self.config, self.clock, random.Random(1), self.registry, self.network
+        )
+        if self.telemetry is not None:
+            self.publisher.subscribe(self.telemetry)
+        self.context = self._make_context(client, metrics)
+        self.apis = KafkaApis(self.context)
+        self.apis.open()
+        self._offset = 0
+        for broker_id in (ME, 2, 3):
+            self.register(broker_id)
+
+    def _make_coordinators(self) -> None:
         self.groups = GroupCoordinators(
             self.config, self.replicas, clock=self.clock, rng=random.Random(1)
         )
@@ -420,33 +450,6 @@ class Edges:
             answer_share=lambda: 1 << 20,
         )
         self.publisher.subscribe(self.sharing)
-        self.controller = FakeController(self)
-        self.network.services[CONTROLLER] = self.controller.service()
-        client = ControllerClient(
-            cluster_id="cluster",
-            connectors={CONTROLLER_LISTENER: self.network},
-            clock=self.clock,
-            endpoint={100: NamedAddress(CONTROLLER_LISTENER, *CONTROLLER)}.get,
-            leader=lambda: self.leader,
-        )
-        metrics = BrokerMetrics(self.registry)
-        metrics.read_fetches(lambda: self.replicas.fetch.waiting)
-        metrics.read_groups(self.groups)
-        metrics.read_transactions(self.transactions, self.markers)
-        metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
-        self.quotas = BrokerQuotas(self.config, self.authorizer, self.clock, self.registry)
-        self.publisher.subscribe(self.quotas)
-        self.telemetry = ClientTelemetry.of(
-            self.config, self.clock, random.Random(1), self.registry, self.network
-        )
-        if self.telemetry is not None:
-            self.publisher.subscribe(self.telemetry)
-        self.context = self._make_context(client, metrics)
-        self.apis = KafkaApis(self.context)
-        self.apis.open()
-        self._offset = 0
-        for broker_id in (ME, 2, 3):
-            self.register(broker_id)
 
     def _make_context(self, client: ControllerClient, metrics: BrokerMetrics) -> BrokerContext:
         return BrokerContext(
