@@ -58,7 +58,7 @@ async def ask(connection: socket.socket) -> bool:
 
 
 class Connecting:
-    """Some workers, each of which has one connection at a time."""
+    """Workers that connect, send one request and disconnect, over and over."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._port: int = job["port"]

@@ -21,7 +21,7 @@ _CUT_TIMEOUT_MS = 30_000
 
 
 class ShareCoordinators(CoordinatorRuntime[ShareMachine]):
-    """Those of the partitions of ``__share_group_state`` that ``host`` leads."""
+    """The coordinators of the partitions of ``__share_group_state`` that ``host`` leads."""
 
     def __init__(self, config: NodeConfig, host: Host, *, clock: Clock) -> None:
         self._image = EMPTY

@@ -113,7 +113,7 @@ def _batch(told: Any) -> StateBatch:
 
 
 def _state(number: int) -> RecordState:
-    """A state that does not exist is none that is persisted: the coordinator refuses it."""
+    """An unknown number becomes a state that is never persisted, so the coordinator refuses it."""
     try:
         return RecordState(number)
     except ValueError:

@@ -387,8 +387,8 @@ class PeerFetcher:
             self._throttle.fetched(following.replica, verdict.written_bytes)
 
     def _make_durable(self, session: FetcherSession, written: Sequence[Following]) -> None:
-        """Have the logs made durable: a position that is told acknowledges all below it. Logs that
-        cannot be made durable are left alone for a while."""
+        """Have the logs made durable, because the next request's position acknowledges all records
+        below it. A log that cannot be made durable rests for a while."""
         session.is_busy = True
         logs: dict[LogDirectory, list[PartitionLog]] = {}
         for following in written:

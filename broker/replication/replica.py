@@ -125,7 +125,7 @@ class Replica:
         # Whether replication is throttled here, by the topic's lists.
         self.throttled_as_leader = False
         self.throttled_as_follower = False
-        # The newest batch of a traced request. Followers that lack it are told its context.
+        # The newest batch of a traced request. Answers to followers that lack it carry its context.
         self.traced: TracedBatch | None = None
         self.machine = machine
         self.directory = directory

@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 QUEUE_BYTES_MAX: Final = 4 * 1024 * 1024
 _FIELDS_MAX: Final = 2_000
-"""Of one push, without those of its metrics. They are looked at in one turn of the event loop."""
+"""The most fields of one push besides the fields of its metrics. One turn of the event loop looks
+at all of them."""
 
 _TIMEOUT_S: Final = 10.0
 

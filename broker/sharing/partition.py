@@ -424,6 +424,6 @@ class LedSharePartition:
 
 
 def _told(answer: StateAnswer) -> ApiError:
-    """A refusal of the share coordinator as members are told."""
+    """The error that members get for a refusal of the share coordinator."""
     code = _RELOADED.get(answer.error, answer.error)
     return ApiError(code, answer.message or answer.error.name)

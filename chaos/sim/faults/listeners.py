@@ -18,7 +18,7 @@ _LISTS: Final = {
     "advertised.listeners": 0,
     "grpc.advertised.listeners": 100,
 }
-"""The keys that name listeners, and how far the port is above that of Kafka's protocol."""
+"""The keys that name listeners. Their port is so much above the port of Kafka's protocol."""
 
 _LOGIN: Final = {
     "sasl.mechanism.inter.broker.protocol": "PLAIN",

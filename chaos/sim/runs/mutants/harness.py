@@ -210,7 +210,8 @@ def hunt(
 def runs_of_others(
     mutant: Mutant, mutants: Sequence[Mutant], catches: Mapping[str, Catch]
 ) -> list[Catch]:
-    """The runs that have caught other bugs with the same faults and load, those of most bugs first.
+    """The runs that have caught other bugs with the same faults and load. The run that has caught
+    the most bugs comes first.
 
     The true source has to survive each recorded run, so bugs that share one cost less.
     """
