@@ -267,6 +267,8 @@ class KafkaApis:
     def handle(self, request: PendingRequest, message: Struct) -> None:
         request_context = self._context_of(request)
         request.began_s = self._context.clock.monotonic()
+        if isinstance(message, FetchRequest) and fetch.is_of_follower(message):
+            cast(KafkaServerProtocol, request.connection).is_of_follower = True
         if (tracer := self._context.tracer) is not None:
             request.span = _begin(tracer, request_context, request.header, message)
         if (manager := self._quotas.manager) is not None:

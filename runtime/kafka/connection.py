@@ -63,6 +63,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.address = "?"  # the peer's, without its port
         self.principal = ANONYMOUS
         self.node_ids: frozenset[int] = frozenset()  # that its certificate names
+        self.is_of_follower = False  # whether it has sent a follower's Fetch
         self.by_delegation_token = False  # whether a delegation token has proven the principal
         self.gate: Gate | None = None  # on a SASL listener, once the peer is there
         # The client's, as its last ApiVersions says (KIP-511).

@@ -6,6 +6,10 @@ has more than fits in one go, they wait for one another: ``turn_order`` says who
 each ``BURST_S`` of work the loop looks for input and completions. A connection that waits is not
 read, so what a greedy client sends stays with it. Nobody is refused anything.
 
+A connection that has taken all turns for ``ALONE_AFTER_S`` keeps nobody from anything, so its
+bursts are longer. Followers then fetch more at once. They do not count here, since they fetch what
+the connection writes. With acks=1 that was measured as a quarter more of throughput.
+
 An example: a client has eight connections with 200 requests each, and a request takes 0.1 ms.
 Another client's request would wait for all that the eight have received, 51 ms with 64 requests
 in flight on each of them. With turns it waits for one turn, some 0.8 ms, and for the rest of a
@@ -23,6 +27,12 @@ from stele.world import Clock
 
 BURST_S: Final = 0.001
 """So long connections take requests before the loop does anything else."""
+
+BURST_ALONE_S: Final = 0.004
+"""The same while one connection alone takes requests, besides followers."""
+
+ALONE_AFTER_S: Final = 0.1
+"""A connection is alone when no other one has taken a turn for so long."""
 
 TURN_REQUESTS: Final = 8
 """A connection's turn ends after so many requests, and where it must receive more. So it is about a
@@ -42,6 +52,11 @@ _FREE_TURNS: Final = 4
 class Taker(Protocol):
     """A connection."""
 
+    @property
+    def is_of_follower(self) -> bool:
+        """Whether a follower fetches here."""
+        ...
+
     def take_turn(self) -> int:
         """Take some of the requests that are there. Returns their number. If there are more, it
         waits again by itself."""
@@ -58,6 +73,9 @@ class Turns:
         self._taken_s = 0.0  # by turns since the loop last went round
         self._free_turns = 0  # turns since then for which nobody waited
         self._is_due = False  # _go_on is about to be called
+        self._burst_s = BURST_S
+        self._last: Taker | None = None  # it took the last turn, those of followers apart
+        self._last_since_s = 0.0  # no other one has taken a turn since
 
     @property
     def waiting(self) -> int:
@@ -67,7 +85,7 @@ class Turns:
     @property
     def is_contended(self) -> bool:
         """Whether a connection must wait for its turn."""
-        return self._taken_s >= BURST_S or bool(self._order.waiting)
+        return self._taken_s >= self._burst_s or bool(self._order.waiting)
 
     @property
     def is_going_on(self) -> bool:
@@ -80,8 +98,10 @@ class Turns:
         self._arm()
 
     def leave(self, taker: Taker) -> None:
-        """Wait no more."""
+        """Wait no more: the connection is closed."""
         self._order.leave(taker)
+        if self._last is taker:
+            self._last = None
 
     def run(self, taker: Taker) -> None:
         """A turn that nobody has to wait for."""
@@ -90,12 +110,19 @@ class Turns:
             taker.take_turn()
             return
         began_s = now_s()
+        self._note(taker, began_s)
         requests = taker.take_turn()
         if requests:
             self._taken_s += max(now_s() - began_s, requests * REQUEST_FLOOR_S)
             self._free_turns += 1
             if self._free_turns >= _FREE_TURNS:
                 self._arm()
+
+    def _note(self, taker: Taker, now_s: float) -> None:
+        if taker is not self._last and not taker.is_of_follower:
+            self._last = taker
+            self._last_since_s = now_s
+            self._burst_s = BURST_S
 
     def _arm(self) -> None:
         if not self._is_due:
@@ -109,11 +136,15 @@ class Turns:
         self._taken_s = 0.0
         order, now_s = self._order, self._now_s
         assert now_s is not None
-        while order and self._taken_s < BURST_S:
+        is_alone = now_s() - self._last_since_s >= ALONE_AFTER_S
+        self._burst_s = BURST_ALONE_S if is_alone else BURST_S
+        while order and self._taken_s < self._burst_s:
             began_s = now_s()
-            requests = order.next().take_turn()
+            taker = order.next()
+            self._note(taker, began_s)
+            requests = taker.take_turn()
             cost_s = max(now_s() - began_s, requests * REQUEST_FLOOR_S, REQUEST_FLOOR_S)
             order.spent(cost_s)
             self._taken_s += cost_s
-        if self._taken_s >= BURST_S:  # else nobody waits any more
+        if self._taken_s >= self._burst_s:  # else nobody waits any more
             self._arm()

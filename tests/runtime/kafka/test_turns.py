@@ -6,20 +6,32 @@ The clock stands still, so each request costs what it costs at least.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import weakref
 from collections.abc import Callable
 
-from runtime.kafka.turns import BURST_S, REQUEST_FLOOR_S, TURN_REQUESTS, Turns
+from runtime.kafka.turns import (
+    ALONE_AFTER_S,
+    BURST_ALONE_S,
+    BURST_S,
+    REQUEST_FLOOR_S,
+    TURN_REQUESTS,
+    Turns,
+)
 from stele.wire import kafka
 from stele.wire.kafka.messages import find_coordinator
 from tests.support.kafka_server import ANSWER, Handlers, Server, request
 
 BURST = round(BURST_S / REQUEST_FLOOR_S)  # requests
+BURST_ALONE = round(BURST_ALONE_S / REQUEST_FLOOR_S)
 
 
 class StandingClock:
+    now_s = 1.0
+
     def monotonic(self) -> float:
-        return 1.0
+        return self.now_s
 
     def time_ms(self) -> int:
         return 1_000
@@ -29,7 +41,8 @@ class Node:
     """Connections that share their turns and their handlers."""
 
     def __init__(self, *, at_once: bool = True) -> None:
-        self.turns = Turns(StandingClock())
+        self.clock = StandingClock()
+        self.turns = Turns(self.clock)
         self.handlers = Handlers((lambda _: ANSWER) if at_once else None)
 
     def connect(self) -> Server:
@@ -105,6 +118,60 @@ async def test_a_client_id_gets_as_much_as_another_of_the_same_user() -> None:
     await node.rounds(lambda: node.taken("other") == 60)
     assert node.taken("greedy") <= 60 + 3 * (BURST + TURN_REQUESTS)
     await node.rounds()
+
+
+async def taken_in_a_round(node: Node) -> int:
+    before = len(node.handlers.taken)
+    await asyncio.sleep(0)
+    return len(node.handlers.taken) - before
+
+
+async def test_a_connection_that_has_long_been_alone_has_longer_bursts() -> None:
+    node = Node()
+    server = node.connect()
+    server.feed(many(1000, "c"))
+    assert BURST <= await taken_in_a_round(node) < BURST + TURN_REQUESTS
+    node.clock.now_s += ALONE_AFTER_S - 0.001
+    assert BURST <= await taken_in_a_round(node) < BURST + TURN_REQUESTS
+    node.clock.now_s += 0.002
+    assert BURST_ALONE <= await taken_in_a_round(node) < BURST_ALONE + TURN_REQUESTS
+    await node.rounds()
+
+
+async def test_another_connection_makes_the_bursts_short_again() -> None:
+    node = Node()
+    node.connect().feed(many(1000, "c"))
+    node.clock.now_s += ALONE_AFTER_S
+    other = node.connect()
+    other.feed(request(1, "other"))
+    await asyncio.sleep(0)
+    assert other.answers() == [1]
+    assert BURST <= await taken_in_a_round(node) < BURST + TURN_REQUESTS
+    await node.rounds()
+
+
+async def test_a_follower_that_fetches_leaves_a_connection_alone() -> None:
+    node = Node()
+    node.connect().feed(many(1000, "c"))
+    node.clock.now_s += ALONE_AFTER_S
+    follower = node.connect()
+    follower.protocol.is_of_follower = True
+    follower.feed(request(1, "follower"))
+    await asyncio.sleep(0)
+    assert follower.answers() == [1]
+    assert BURST_ALONE <= await taken_in_a_round(node) < BURST_ALONE + TURN_REQUESTS
+    await node.rounds()
+
+
+async def test_a_closed_connection_is_not_kept() -> None:
+    turns = Turns(StandingClock())
+    server = Server(Handlers())
+    turns.run(server.protocol)
+    turns.leave(server.protocol)
+    closed = weakref.ref(server.protocol)
+    del server
+    gc.collect()
+    assert closed() is None
 
 
 async def test_without_contention_nobody_waits() -> None:
