@@ -458,7 +458,13 @@ class Sender:
         lane = queue.lane
         queue.retry.failed_leader = item.leader
         self._note(lane.unknown(item.entry) if maybe_taken else lane.refused(item.entry))
-        queue.retry.postpone(reason, self._clock.monotonic())
+        now = self._clock.monotonic()
+        # The delivery timeout may have cut the attempt short: that hides no earlier reason.
+        was_cut_short = (
+            now >= self._delivery_deadline(item.entry.batch)
+            and now - queue.sent_at < self._config.request_timeout_ms / 1000
+        )
+        queue.retry.postpone((was_cut_short and queue.retry.reason) or reason, now)
 
     def _written(self, item: Item, base_offset: int, log_append_time_ms: int) -> None:
         queue = item.queue

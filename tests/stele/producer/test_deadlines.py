@@ -137,3 +137,29 @@ async def test_a_transaction_that_lost_a_topic_sends_nothing_more_to_others(
             await lost
         await producer.abort_transaction()
     assert other.produced == 0
+
+
+@on_stage
+async def test_an_attempt_cut_short_by_the_deadline_hides_no_reason(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    options = {"retry_backoff_ms": 500, "retry_backoff_max_ms": 500, "request_timeout_ms": 2_000}
+    producer = stage.producer(linger_ms=0, delivery_timeout_ms=2_350, **options)
+    await (await producer.send("t", b"first"))
+    partition.faults.extend([REFUSED, Fault(silent=True)])
+    delivery = await producer.send("t", b"v")
+    with pytest.raises(DeliveryTimeoutError, match="NOT_ENOUGH_REPLICAS"):
+        await delivery
+    await producer.abort()
+
+
+@on_stage
+async def test_an_attempt_that_had_its_time_replaces_the_earlier_reason(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    options = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 100, "request_timeout_ms": 1_000}
+    producer = stage.producer(linger_ms=0, delivery_timeout_ms=1_350, **options)
+    await (await producer.send("t", b"first"))
+    partition.faults.extend([REFUSED, *[Fault(silent=True)] * 5])
+    delivery = await producer.send("t", b"v")
+    with pytest.raises(DeliveryTimeoutError, match=r"did not answer within 1\.0 s"):
+        await delivery
+    await producer.abort()
