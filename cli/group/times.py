@@ -15,6 +15,7 @@ _DURATION: Final = re.compile(
     r"P(?=[\dT])(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?",
     re.IGNORECASE,
 )
+_AGE: Final = re.compile(r"(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -47,3 +48,25 @@ def duration_ms(text: str) -> int:
     whole, _, fraction = seconds.partition(".")
     total_s = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(whole)
     return total_s * 1000 + int(fraction.ljust(3, "0")[:3] or "0")
+
+
+def begin_ms(text: str, now_ms: int) -> int:
+    """The time from which on records are wanted: ``10m`` or ``1d12h`` before now, ``PnDTnHnMnS``
+    before now, a time, a day, or milliseconds since 1970. Raises UsageError."""
+    if text.isdecimal():
+        return int(text)
+    if found := _AGE.fullmatch(text):
+        days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+        age_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+    elif text[:1] in ("P", "p"):
+        age_ms = duration_ms(text)
+    elif re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        return timestamp_ms(f"{text}T00:00:00")
+    elif _DATETIME.fullmatch(text):
+        return timestamp_ms(text)
+    else:
+        raise UsageError(
+            f"{text!r} is no time: give an age such as 10m, 2h or 1d12h, a day such as 2026-11-24, "
+            "or YYYY-MM-DDThh:mm:ss, with ±hh:mm if it is not in UTC"
+        )
+    return max(now_ms - age_ms, 0)

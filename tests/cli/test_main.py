@@ -41,7 +41,6 @@ from broker.coordinator.group.records import (
 from broker.coordinator.group.types import MemberProtocol
 from broker.coordinator.step import KeyValue
 from cli import main, output
-from cli.consume import _text
 from cli.offsets_decoder import decode_record
 from cli.produce import _parser
 from cli.server import write_audit
@@ -113,6 +112,14 @@ def test_help_loads_neither_grpc_nor_a_server() -> None:
         (["topic", "create"], "stele: Missing argument 'NAME'.\n"),
         (["consume", "t", "--fromat", "json"], "--format"),
         (["consume", "t", "--format", "xml"], "'xml' is not one of"),
+        (["consume"], "which topics?"),
+        (["consume", "t", "--pattern", "t.*"], "give topics or --pattern, not both"),
+        (["consume", "--pattern", "("], "is no regular expression"),
+        (["consume", "t", "--last", "3", "--offset", "1"], "--offset and --last exclude"),
+        (["consume", "t", "--last", "3", "--max", "3"], "--last and --max exclude"),
+        (["consume", "t", "--follow", "--until-end"], "--follow and --until-end exclude"),
+        (["consume", "t", "--group", "g", "--from-time", "1h"], "stele group reset-offsets moves"),
+        (["consume", "t", "--from-time", "soon"], "'soon' is no time"),
         (["topic", "create", "t", "--config", "nonsense"], "not of the form name=value"),
         (["topic", "alter", "t"], "nothing to change"),
     ],
@@ -427,12 +434,6 @@ def test_keys_of_lines() -> None:
         _parser(None, "|")(b"kv")
     with pytest.raises(output.CommandError, match="not both"):
         _parser(1, "|")
-
-
-def test_bytes_in_json() -> None:
-    assert _text("é".encode()) == "é"
-    assert _text(b"\xff") == {"base64": "/w=="}
-    assert _text(None) is None
 
 
 def test_tables_and_suggestions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.group.times import duration_ms, timestamp_ms
-from cli.output import CommandError
+from cli.group.times import begin_ms, duration_ms, timestamp_ms
+from cli.output import CommandError, UsageError
 
 DAY_MS = 86_400_000
 
@@ -79,3 +79,30 @@ def test_what_is_no_duration(text: str) -> None:
 def test_any_duration(days: int, hours: int, minutes: int, seconds: int) -> None:
     text = f"P{days}DT{hours}H{minutes}M{seconds}S"
     assert duration_ms(text) == (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10m", NOW_MS - 600_000),
+        ("1d12h", NOW_MS - 36 * 3_600_000),
+        ("30s", NOW_MS - 30_000),
+        ("PT10M", NOW_MS - 600_000),
+        ("99999d", 0),
+        ("1700000000123", 1_700_000_000_123),
+        ("2023-11-14", 1_699_920_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
+    ],
+)
+def test_a_beginning_is_an_age_or_a_time(text: str, expected: int) -> None:
+    assert begin_ms(text, NOW_MS) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10x", "m", "10m5", "2023-13-01", "yesterday", "P", "-5m"])
+def test_a_beginning_of_no_form_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        begin_ms(text, NOW_MS)
