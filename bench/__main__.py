@@ -10,6 +10,7 @@ BENCHMARKS = (
     "storage",
     "compaction",
     "turns",
+    "calls",
     "produce",
     "small",
     "floor",
