@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stele.sync import TopicView as TopicView
     from stele.topic_view.view import Expiry as Expiry
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Acl": "stele.admin.acls",
