@@ -46,24 +46,20 @@ class TransactionVerifier(Protocol):
 
 
 class Guard:
-    """What a coordinator's verdict on a transaction rests on: this broker leads the partition
-    without a break, and no marker has ended the transaction since the question was asked."""
+    """What a coordinator's verdict on a transaction rests on: this broker leads the partition in
+    the same leader epoch, and no marker has ended the transaction since the question was asked."""
 
-    __slots__ = ("__weakref__", "_leader_epoch", "_tenure", "is_over")
+    __slots__ = ("__weakref__", "_leader_epoch", "is_over")
 
     def __init__(self, replica: Replica) -> None:
-        self._tenure = replica.tenure
+        # No other leader can write a marker in this epoch. The log stays the same one, too: a
+        # replica that has lost it begins anew as a follower, in a later epoch.
         self._leader_epoch = replica.machine.leader_epoch
         self.is_over = False
         """A marker has ended the transaction. A verdict on it counts for nothing any more."""
 
-    def is_same_leader(self, replica: Replica) -> bool:
-        """Whether no other leader can have written a marker meanwhile."""
-        is_same_epoch = replica.machine.leader_epoch == self._leader_epoch
-        return is_same_epoch and replica.has_tenure(self._tenure)
-
     def holds(self, replica: Replica) -> bool:
-        return not self.is_over and self.is_same_leader(replica)
+        return not self.is_over and replica.machine.leader_epoch == self._leader_epoch
 
 
 class Guards:

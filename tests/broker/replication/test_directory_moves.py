@@ -177,6 +177,18 @@ async def test_what_cannot_be_moved_is_refused(cluster: ReplicaCluster) -> None:
     assert futures(node) == []
 
 
+@pytest.mark.parametrize("path", DIRECTORIES)
+@pytest.mark.parametrize("state", [ReplicaState.CORRUPT, ReplicaState.OFFLINE])
+@with_topic
+async def test_a_replica_without_log_is_neither_moved_nor_where_it_was_asked_to_be(
+    cluster: ReplicaCluster, state: ReplicaState, path: str
+) -> None:
+    node = cluster[1]
+    node.manager.take_down(node.replica(), state)
+    assert await move(node, path) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert futures(node) == []
+
+
 @with_brokers(brokers=2, directories=DIRECTORIES)
 async def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_to_be(
     cluster: ReplicaCluster,

@@ -324,11 +324,13 @@ def _rests(each: Following, data: PartitionData) -> None:
     assert each.replica.log.end_offset == 0
 
 
+@pytest.mark.parametrize("state", [each for each in ReplicaState if each.value != "online"])
 @following
-async def test_a_replica_without_log_rests(each: Following) -> None:
+async def test_a_replica_without_log_rests(each: Following, state: ReplicaState) -> None:
     each.position(100)
-    each.replica.take_down(ReplicaState.OFFLINE)
+    each.replica.take_down(state)
     assert each.take(answer(records(0, 1))).rest_s == BACKOFF_S
+    assert (each.is_durable, each.has_bounds_to_write) == (False, False)
 
 
 # -------------------------------------------------------------------------- transactions

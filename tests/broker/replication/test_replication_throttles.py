@@ -7,20 +7,26 @@ import asyncio
 
 import pytest
 
+from broker.replication.fetch_session import FetchSession
 from broker.replication.quota import BURST_S
+from broker.replication.types import FetchEntry
 from chaos.sim.laws.sessions import unnoticed
 from metadata.configs import CLUSTER, ConfigResource
 from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
+from storage.cold_range import ColdRange
+from storage.log_types import ReadResult
 from tests.support.batches import make_batch
-from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster
+from tests.support.fetches import AskedFetch, Done
+from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, Node, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
+from tests.support.worlds import Scenario, gives
 
 LEADERS = "leader.replication.throttled"
 FOLLOWERS = "follower.replication.throttled"
 RATE = 50_000
-P1 = PartitionId(TOPIC_ID, 1)
+P1, P2 = PartitionId(TOPIC_ID, 1), PartitionId(TOPIC_ID, 2)
 VALUE = b"v" * 5_000
 
 
@@ -178,3 +184,90 @@ async def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest(
     assert not list(unnoticed(replicas, sessions))
     cluster[1].replica().throttled_as_leader = False
     assert any("in vain" in fault for fault in unnoticed(replicas, sessions))
+
+
+# ------------------------------------------------------------------- one look of a session
+
+
+@gives("leader", "session")
+def behind(scenario: Scenario) -> None:
+    """Act on the leader of three partitions with records, and on a session of broker 3, which runs
+    no more. Two partitions have waited until there was quota for some batches."""
+
+    async def whole(cluster: ReplicaCluster) -> None:
+        await fall_behind(cluster, 3, P0, P1, P2)
+        cluster[3].kill()
+        throttle(cluster, LEADERS, rate=2 * len(VALUE), replicas="0:1,1:1")
+        leader, session = cluster[1], FetchSession(7, 3)
+        session.update([entry(leader, each) for each in (P0, P1, P2)], ())
+        assert await look(leader, session) == [P0, P1, P2]
+        assert await look(leader, session) == [P2], "it is not throttled"
+        await until(lambda: session.was_woken, within_s=1)
+        await asyncio.sleep(BURST_S)
+        assert list(session.held) == [P0, P1]
+        await scenario(leader, session)
+
+    with_topic.run(whole, (1, 2, 3), (1, 2, 3), (1, 2, 3))
+
+
+def entry(leader: Node, partition: PartitionId) -> FetchEntry:
+    epoch = leader.replica(partition).machine.leader_epoch
+    return FetchEntry(partition, 0, 1 << 20, current_leader_epoch=epoch)
+
+
+async def look(leader: Node, session: FetchSession, max_bytes: int = 1 << 20) -> list[PartitionId]:
+    """The partitions of which broker 3 gets records."""
+
+    def begin(done: Done) -> None:
+        epoch = leader.cluster[3].epoch
+        asked = AskedFetch([], done, max_bytes=max_bytes, replica_id=3, replica_epoch=epoch)
+        asked.session = session
+        leader.manager.fetch.begin(asked)
+
+    results = session.changed(await leader.do(begin))
+    return [each.id for each in results if each.records]
+
+
+@behind
+async def test_what_waits_for_quota_comes_in_order_when_there_is_some(
+    leader: Node, session: FetchSession
+) -> None:
+    assert await look(leader, session) == [P2, P0, P1]
+    assert not session.held
+    assert await look(leader, session) == [P2]
+    await until(lambda: session.was_woken, within_s=1)
+    assert await look(leader, session) == [P2, P0], "one batch uses the quota up"
+    assert list(session.held) == [P1]
+
+
+@behind
+async def test_a_full_answer_looks_at_nothing_that_waits_for_quota(
+    leader: Node, session: FetchSession
+) -> None:
+    """However many partitions wait, a look in vain costs nothing. They keep their places."""
+    assert await look(leader, session, max_bytes=1) == [P2]
+    assert list(session.held) == [P0, P1]
+    session.update([], [P2])
+    assert await look(leader, session, max_bytes=1) == [P0]
+    assert list(session.held) == [P1]
+
+
+@behind
+async def test_a_look_ends_at_the_first_that_waits_for_quota_and_is_not_in_memory(
+    leader: Node, session: FetchSession
+) -> None:
+    """Else each look would try all that wait, and ask the device for one."""
+    tried: list[PartitionId] = []
+    for partition in (P0, P1):
+        log = leader.replica(partition).log
+        cold = ColdRange(log.segments.active.path, 0, 100)
+
+        def read(
+            *_: object, of: PartitionId = partition, is_at: ColdRange = cold, **__: object
+        ) -> ReadResult:
+            tried.append(of)
+            return ReadResult(b"", 0, is_at)
+
+        log.read = read  # type: ignore[method-assign]
+    assert await look(leader, session) == [P2]
+    assert (tried, list(session.held)) == ([P0], [P1])

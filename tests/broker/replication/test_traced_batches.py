@@ -8,9 +8,10 @@ from types import FrameType
 
 import pytest
 
-from broker.replication.produce_tracing import traced_from
+from broker.replication.produce_tracing import CopySpans, traced_from
 from broker.replication.types import ProduceEntry, ProduceResult
 from stele.errors import ErrorCode
+from stele.wire.kafka.messages import fetch as wire
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, with_topic
@@ -132,6 +133,26 @@ async def test_a_batch_that_is_not_traced_brings_no_steps_of_followers(
     for _ in range(3):
         assert (await cluster[1].produce()).error is ErrorCode.NONE
     assert all(len(each.spans) == 2 for each in exported.values())
+
+
+@with_topic
+async def test_a_copy_has_steps_only_with_the_batch_and_a_context(cluster: ReplicaCluster) -> None:
+    exported = Exported()
+    request = exported.tracer.begin("PRODUCE", {}, of_follower=False)
+    assert request is not None
+    replica = cluster[1].replica()
+    assert (await cluster[1].produce()).error is ErrorCode.NONE
+
+    def is_written(base_offset: int, context: str) -> bool:
+        traced = wire.TracedBatch(base_offset=base_offset, context=context)
+        return CopySpans(exported.tracer, replica, traced).written()
+
+    end = replica.log.end_offset
+    assert not is_written(end, request.context), "the answer ended before the batch"
+    assert not exported.spans
+    assert not is_written(end - 1, "not a context")
+    assert is_written(end - 1, request.context)
+    assert [each.name for each in exported.spans] == ["append"]
 
 
 @with_topic
