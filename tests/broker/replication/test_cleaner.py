@@ -336,6 +336,30 @@ async def test_a_topic_that_is_not_compacted_keeps_older_values(cluster: Replica
     assert [each.value for each in await read_all(cluster[1])] == [b"v%d" % n for n in range(60)]
 
 
+async def write(node: Node, number: int, count: int) -> None:
+    """Write values of three keys to one partition, of which a checkpoint knows afterwards."""
+    for at in range(count):
+        now_ms = node.process.world.clock.time_ms()
+        some = keyed_batch([(b"k%d" % (at % 3), b"v%d" % at)], timestamp_ms=now_ms)
+        partition = P0._replace(partition=number)
+        assert (await node.produce(some, partition=partition)).error is ErrorCode.NONE
+    await asyncio.sleep(10)
+
+
+@with_brokers(brokers=1, log_cleaner_backoff_ms=60_000)
+async def test_all_that_is_dirty_is_compacted_before_the_cleaner_rests(
+    cluster: ReplicaCluster,
+) -> None:
+    cluster.create_topic((1,), (1,), (1,), configs=CONFIGS, min_insync=1)
+    await settled(cluster)
+    node = cluster[1]
+    for number in range(3):
+        await write(node, number, 50)
+    assert node.manager.cleaner.rounds == 0
+    await asyncio.sleep(60)
+    assert node.manager.cleaner.rounds == 3
+
+
 @with_brokers(brokers=1, log_cleaner_enable="false")
 async def test_the_dirtiest_log_is_compacted_first(cluster: ReplicaCluster) -> None:
     """Partition 1 has as much that is clean as the other, and more that is not."""
@@ -344,26 +368,17 @@ async def test_the_dirtiest_log_is_compacted_first(cluster: ReplicaCluster) -> N
     node = cluster[1]
     cleaner = node.manager.cleaner
 
-    async def write(number: int, count: int) -> None:
-        for at in range(count):
-            now_ms = node.process.world.clock.time_ms()
-            pairs = [(b"k%d" % (at % 3), b"v%d" % at)]
-            some = keyed_batch(pairs, timestamp_ms=now_ms)
-            partition = P0._replace(partition=number)
-            assert (await node.produce(some, partition=partition)).error is ErrorCode.NONE
-        await asyncio.sleep(10)  # the checkpoint is written
-
     def clean_ends() -> list[int]:
         logs = [node.replica(P0._replace(partition=number)).log for number in range(3)]
         return [node.directory.clean_end(log) for log in logs]
 
     for number in range(3):
-        await write(number, 50)
+        await write(node, number, 50)
         assert await node.process.run(cleaner.clean_dirtiest())
     before = clean_ends()
     assert all(before)
     for number, count in ((0, 30), (1, 90), (2, 30)):
-        await write(number, count)
+        await write(node, number, count)
     assert await node.process.run(cleaner.clean_dirtiest())
     percent = cleaner.max_dirty_percent
     assert [end > was for end, was in zip(clean_ends(), before, strict=True)] == [

@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from broker.replication.fetch_session import FetchSession
 from broker.replication.replica import ReplicaState
+from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from tests.support.batches import make_batch
+from tests.support.fetches import AskedFetch, Done
 from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
 from tests.support.replication import with_topic
 from tests.support.timing import until
@@ -119,3 +122,36 @@ async def test_a_leader_that_is_not_registered_is_looked_for_until_another_leads
     assert not [each for each in caplog.records if each.exc_info], "it is no mistake of the broker"
     cluster.change(leader=1, replicas=(1, 2))
     assert (await cluster[1].produce()).error is ErrorCode.NONE
+
+
+@with_topic
+async def test_a_follower_whose_history_differs_does_not_rest(cluster: ReplicaCluster) -> None:
+    """Its log ends where the leader's does, with other records."""
+    leader = cluster[1]
+    await leader.produce()
+    cluster.change(leader=2)
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.leader_epoch == 2)
+    await leader.produce()
+    cluster[3].kill()
+    session = FetchSession(7, 3)
+
+    async def look(last_epoch: int) -> FetchResult:
+        entry = FetchEntry(P0, 2, 1 << 20, current_leader_epoch=2, last_fetched_epoch=last_epoch)
+        session.update([entry], ())
+
+        def begin(done: Done) -> None:
+            asked = AskedFetch([], done, replica_id=3, replica_epoch=cluster[3].epoch)
+            asked.session = session
+            leader.manager.fetch.begin(asked)
+
+        (result,) = session.changed(await leader.do(begin))
+        return result
+
+    assert (await look(2)).at_rest
+    assert not session.stirred
+    other = await look(1)
+    assert other.diverging == EpochEnd(0, 1)
+    assert not other.at_rest
+    assert session.stirred.keys() == {P0}
+    assert not leader.replica().machine.rests(3, session.attendance)

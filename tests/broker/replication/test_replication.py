@@ -30,6 +30,8 @@ async def test_a_replica_cut_off_leaves_the_isr_and_comes_back(cluster: ReplicaC
     cluster.simulation.fabric.heal()
     await until(lambda: cluster.state().isr == (1, 2, 3))
     assert ends(cluster, 3) == [2]
+    counters = cluster[1].manager.measures.counters()
+    assert (counters.isr_expands_total, counters.isr_shrinks_total) == (1, 1)
 
 
 @with_topic
