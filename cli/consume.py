@@ -15,7 +15,8 @@ import typer
 from cli.client_properties import command_security
 from cli.connection import check_topics, connect, milliseconds
 from cli.group.times import begin_ms
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
+from cli.kafka_properties import option_properties
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Properties, tell_wait
 from cli.output import CommandError, UsageError
 from cli.records.filters import Accepts, record_filter
 from cli.records.line_format import LineOf, ValueForm, line_format
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from stele.sync import Consumer
 
 _INTERNAL_PREFIX: Final = "__"  # as of stele.consumer.group.topic_choice
+_INSTEAD: Final = {
+    "group.id": "--group",
+    "isolation.level": "--isolation-level",
+    "auto.offset.reset": "--offset",
+    "enable.auto.commit": "--group, which commits what was printed",
+    "default.api.timeout.ms": "--timeout",
+}
 
 Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics to read.")]
 Pattern = Annotated[
@@ -145,6 +153,7 @@ def consume(
     isolation_level: IsolationLevel = Isolation.READ_UNCOMMITTED,
     output: FormatOption = "value",
     value: Value = ValueForm.TEXT,
+    properties: Properties = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
@@ -158,6 +167,9 @@ def consume(
         raise UsageError("--partition and --group exclude each other: the group assigns")
     matching = _pattern(topics or [], pattern)
     printer = _Printer(line_format(output, value), record_filter(key, header or []), max_records)
+    from stele.config import ConsumerConfig
+
+    given = option_properties(ConsumerConfig, properties or [], _INSTEAD)
     with connect(bootstrap, timeout) as admin:
         if matching is None:
             names = list(dict.fromkeys(topics or []))
@@ -171,6 +183,7 @@ def consume(
         "default_api_timeout_ms": milliseconds(timeout),
         "on_wait": tell_wait,
         **command_security(),
+        **given,
     }
     if group is not None:
         options |= {"group_id": group, "enable_auto_commit": False}

@@ -26,6 +26,15 @@ Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds after which the command gives up.")
 ]
 
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-X",
+        metavar="NAME=VALUE",
+        help="A property of the client by Kafka's name, such as linger.ms=0; may be repeated.",
+    ),
+]
 
 Local = Annotated[
     bool,

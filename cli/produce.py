@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.client_properties import command_security
 from cli.connection import check_topics, connect, milliseconds
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, tell_wait
+from cli.kafka_properties import option_properties
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Properties, tell_wait
 from cli.output import CommandError, UsageError, note, print_json
+from cli.records.line_input import InputFormat, record_parser
 from stele.errors import SteleError, TransactionOutcomeUnknownError
 
 if TYPE_CHECKING:
-    from stele.config import Acks, CompressionName
+    from cli.records.json_form import GivenRecord
     from stele.sync import Delivery
-
-KeyAndValue = tuple[bytes | None, bytes]
 
 # The options of the command.
 File = Annotated[
@@ -34,6 +35,37 @@ KeyField = Annotated[
 ]
 KeySeparator = Annotated[
     str | None, typer.Option("--key-separator", help="A line is KEY SEPARATOR VALUE.")
+]
+FixedKey = Annotated[str | None, typer.Option("--key", help="The key of every record.")]
+NullMarker = Annotated[
+    str | None,
+    typer.Option(
+        "--null-marker",
+        metavar="TEXT",
+        help="A key or value that is this text is null: such a value is a tombstone.",
+    ),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be repeated."
+    ),
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE...", help="Files that are one record each, instead of lines."),
+]
+
+
+FormatOption = Annotated[
+    InputFormat,
+    typer.Option(
+        "--format",
+        help=(
+            "What a line is: a value (lines), or a JSON object with value, key, headers, "
+            "timestamp_ms and partition, as consume --format json prints it."
+        ),
+    ),
 ]
 SkipLines = Annotated[
     int,
@@ -71,15 +103,21 @@ Timeout = Annotated[
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")],
+    files: Files = None,
     file: File = None,
+    input_format: FormatOption = InputFormat.LINES,
+    key: FixedKey = None,
     key_field: KeyField = None,
     key_separator: KeySeparator = None,
+    null_marker: NullMarker = None,
+    header: Header = None,
     skip_lines: SkipLines = 0,
     partition: PartitionOption = None,
     compression: Compression = "none",
     acks: AcksOption = "all",
     transactional_id: TransactionalId = None,
     transaction_timeout: TransactionTimeout = 60.0,
+    properties: Properties = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -89,48 +127,70 @@ def produce(
     An interrupted run says how many lines were acknowledged: write the lines after them to complete
     it. With --transactional-id it has written nothing.
     """
-    from stele.sync import Producer
+    from stele.config import ProducerConfig
 
-    parse = _parser(key_field, key_separator)
+    if files and (file is not None or skip_lines or input_format is not InputFormat.LINES):
+        raise UsageError("FILE... are whole records: leave --file, --skip-lines and --format out")
+    if files and (key_field is not None or key_separator is not None):
+        raise UsageError("FILE... are whole records: give --key, which all of them have")
+    parse = record_parser(input_format, key, key_field, key_separator, null_marker)
+    headers = tuple((name, value.encode()) for name, value in _pairs(header or []))
+    options: dict[str, Any] = {
+        "acks": acks,
+        "compression": compression,
+        "max_block_ms": milliseconds(timeout),
+        "delivery_timeout_ms": milliseconds(timeout),
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": milliseconds(transaction_timeout),
+        "on_wait": tell_wait,
+        **option_properties(ProducerConfig, properties or [], {}),
+    }
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [topic], f" Create it with: stele topic create {topic}")
-    tally = Tally(acks != "0", transactional_id is not None)
+    with _given(file, files or [], skip_lines) as items:
+        records = (
+            each._replace(
+                headers=(*headers, *each.headers),
+                partition=partition if each.partition is None else each.partition,
+            )
+            for each in map(parse, items)
+        )
+        _write(bootstrap, topic, records, options, as_json)
+
+
+def _write(
+    bootstrap: str,
+    topic: str,
+    records: Iterable[GivenRecord],
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from stele.sync import Producer
+
+    is_transactional = options["transactional_id"] is not None
+    tally = Tally(str(options["acks"]) != "0", is_transactional)
     try:
         with (
-            _lines(file) as lines,
-            Producer(
-                bootstrap,
-                acks=cast("Acks", acks),
-                compression=cast("CompressionName", compression),
-                max_block_ms=milliseconds(timeout),
-                delivery_timeout_ms=milliseconds(timeout),
-                transactional_id=transactional_id,
-                transaction_timeout_ms=milliseconds(transaction_timeout),
-                on_wait=tell_wait,
-                **command_security(),
-            ) as producer,
+            Producer(bootstrap, **options, **command_security()) as producer,
             _progress(tally),
-            nullcontext() if transactional_id is None else producer.transaction(),
+            producer.transaction() if is_transactional else nullcontext(),
         ):
-            for number, line in enumerate(lines):
-                if number < skip_lines:
-                    continue
-                key, value = parse(line.rstrip(b"\r\n"))
+            for key, value, headers, timestamp_ms, partition in records:
                 tally.taken += 1
-                delivery = producer.send(topic, value, key, partition=partition)
-                delivery.add_done_callback(tally.counter(len(value) + len(key or b"")))
+                delivery = producer.send(topic, value, key, headers, timestamp_ms, partition)
+                delivery.add_done_callback(tally.counter(len(value or b"") + len(key or b"")))
             producer.flush()
     except KeyboardInterrupt:
         note(f"stele: interrupted: {tally.unfinished()}")
         raise
     except (CommandError, SteleError) as error:
-        if not tally.records and transactional_id is None:
+        if not tally.records and not is_transactional:
             raise
         if isinstance(error, TransactionOutcomeUnknownError):
             raise
         raise CommandError(f"{error}; {tally.unfinished()}") from error
     if as_json:
-        print_json({"records": tally.records, "bytes": tally.bytes, "acks": acks})
+        print_json({"records": tally.records, "bytes": tally.bytes, "acks": options["acks"]})
     else:
         note(f"{tally.records} records, {tally.bytes} bytes {tally.done}")
 
@@ -171,46 +231,37 @@ class Tally:
 
 
 @contextmanager
-def _lines(file: Path | None) -> Iterator[BinaryIO]:
-    if file is None:
-        yield sys.stdin.buffer
+def _given(file: Path | None, files: Sequence[Path], skip_lines: int) -> Iterator[Iterable[bytes]]:
+    """Lines without their ends, or whole files. Raises CommandError, also while they are read."""
+    if files:
+        yield map(_content, files)
+    elif file is None:
+        yield _without_ends(islice(sys.stdin.buffer, skip_lines, None))
     else:
         from cli.lines import open_lines
 
         with open_lines(file) as lines:
-            yield lines
+            yield _without_ends(islice(lines, skip_lines, None))
 
 
-def _parser(key_field: int | None, key_separator: str | None) -> Callable[[bytes], KeyAndValue]:
-    if key_field is not None and key_separator is not None:
-        raise UsageError("give --key-field or --key-separator, not both")
-    if key_field is not None:
-        return lambda line: (_csv_field(line, key_field), line)
-    if key_separator is not None:
-        separator = key_separator.encode()
-        return lambda line: _split(line, separator)
-    return lambda line: (None, line)
+def _without_ends(lines: Iterable[bytes]) -> Iterator[bytes]:
+    return (line.rstrip(b"\r\n") for line in lines)
 
 
-def _csv_field(line: bytes, number: int) -> bytes:
-    if b'"' in line:
-        import csv
-
-        fields = next(csv.reader([line.decode("utf-8", "surrogateescape")]))
-        found = [field.encode("utf-8", "surrogateescape") for field in fields]
-    else:
-        found = line.split(b",", number)
-    if len(found) < number:
-        raise CommandError(f"--key-field {number}: the line {line[:80]!r} has fewer columns")
-    return found[number - 1]
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
 
 
-def _split(line: bytes, separator: bytes) -> KeyAndValue:
-    key, found, value = line.partition(separator)
-    if not found:
-        text = separator.decode()
-        raise CommandError(f"--key-separator {text!r}: the line {line[:80]!r} does not have it")
-    return key, value
+def _pairs(headers: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """In their order; a name may come several times. Raises UsageError."""
+    for each in headers:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--header {each!r} is not of the form name=value")
+        yield name, value
 
 
 @contextmanager

@@ -381,7 +381,7 @@ def _client(
     kind: str,
 ) -> tuple[str, dict[str, Any]]:
     """The bootstrap servers and the other options of a client."""
-    from cli.perf.properties import BOOTSTRAP, client_options, read_properties
+    from cli.kafka_properties import BOOTSTRAP, client_options, read_properties
 
     properties = read_properties(file, given or [], "--command-property")
     servers = bootstrap or properties.get(BOOTSTRAP, DEFAULT_BOOTSTRAP_SERVER)

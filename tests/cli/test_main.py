@@ -42,7 +42,6 @@ from broker.coordinator.group.types import MemberProtocol
 from broker.coordinator.step import KeyValue
 from cli import main, output
 from cli.offsets_decoder import decode_record
-from cli.produce import _parser
 from cli.server import write_audit
 from metadata.records import encode
 from metadata.scram_credentials import ScramUser, credential_record
@@ -120,6 +119,9 @@ def test_help_loads_neither_grpc_nor_a_server() -> None:
         (["consume", "t", "--follow", "--until-end"], "--follow and --until-end exclude"),
         (["consume", "t", "--group", "g", "--from-time", "1h"], "stele group reset-offsets moves"),
         (["consume", "t", "--from-time", "soon"], "'soon' is no time"),
+        (["produce", "t", "f", "--file", "g"], "FILE... are whole records"),
+        (["produce", "t", "f", "--key-separator", ":"], "give --key"),
+        (["produce", "t", "--header", "=x"], "not of the form name=value"),
         (["topic", "create", "t", "--config", "nonsense"], "not of the form name=value"),
         (["topic", "alter", "t"], "nothing to change"),
     ],
@@ -421,19 +423,6 @@ def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
         assert decode_record(Record(0, 0, key, None))["payload"] is None
     with pytest.raises(ValueError, match="not recorded since"):
         decode_record(Record(0, 0, tombstone(Kind.PARTITIONS, "g").key, b"\0\0"))
-
-
-def test_keys_of_lines() -> None:
-    assert _parser(None, None)(b"a,b") == (None, b"a,b")
-    assert _parser(2, None)(b"a,b,c") == (b"b", b"a,b,c")
-    assert _parser(1, None)(b'"x, y",b') == (b"x, y", b'"x, y",b')
-    assert _parser(None, "::")(b"k::v::w") == (b"k", b"v::w")
-    with pytest.raises(output.CommandError, match="fewer columns"):
-        _parser(4, None)(b"a,b,c")
-    with pytest.raises(output.CommandError, match="does not have it"):
-        _parser(None, "|")(b"kv")
-    with pytest.raises(output.CommandError, match="not both"):
-        _parser(1, "|")
 
 
 def test_tables_and_suggestions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cli.output import CommandError, UsageError, did_you_mean, key_values
-from stele.config import ClientConfig
+
+if TYPE_CHECKING:
+    from stele.config import ClientConfig
 
 _OTHER_NAMES: Final = {
     "compression": "compression.type",
@@ -36,6 +38,26 @@ def read_properties(file: Path | None, given: Sequence[str], option: str) -> dic
     # Kafka's tool takes several after one option.
     properties.update(key_values([each for some in given for each in some.split()], option))
     return properties
+
+
+_SECRETS: Final = ("security.", "ssl.", "sasl.")
+
+
+def option_properties(
+    config: type[ClientConfig], given: Sequence[str], instead: Mapping[str, str]
+) -> dict[str, Any]:
+    """Keyword arguments of a client from ``-X NAME=VALUE``. ``instead``: the options of the command
+    that say what these properties would. Raises CommandError."""
+    properties = key_values(given, "-X")
+    for name in properties:
+        if name.startswith(_SECRETS):
+            raise UsageError(
+                f"-X {name}: properties about security belong into the file of --command-config, "
+                "because other users of the machine can read arguments"
+            )
+        if option := {BOOTSTRAP: "--bootstrap-server", **instead}.get(name):
+            raise UsageError(f"-X {name}: give {option} instead")
+    return client_options(config, properties)
 
 
 def client_options(config: type[ClientConfig], properties: Mapping[str, str]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.kafka_properties import client_options, option_properties, read_properties
 from cli.output import CommandError
 from cli.perf.payload import payload
-from cli.perf.properties import client_options, read_properties
 from stele.config import ConsumerConfig, ProducerConfig
 
 
@@ -115,3 +115,26 @@ def test_payloads_that_cannot_be(
     file.write_bytes(content or b"")
     with pytest.raises(CommandError, match=said):
         payload(size, None if content is None else file, delimiter, monotonic=monotonic)
+
+
+def test_options_of_the_command_line_are_checked() -> None:
+    given = ["linger.ms=0", "compression.type=lz4"]
+    assert option_properties(ProducerConfig, given, {}) == {"linger_ms": 0, "compression": "lz4"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("sasl.password=secret", "the file of --command-config"),
+        ("ssl.key.password=secret", "the file of --command-config"),
+        ("bootstrap.servers=h:1", "give --bootstrap-server instead"),
+        ("group.id=g", "give --group instead"),
+        ("linger", "not of the form name=value"),
+        ("fetch.min.byte=1", "Did you mean 'fetch.min.bytes'"),
+    ],
+)
+def test_a_property_that_does_not_belong_there_is_refused(given: str, said: str) -> None:
+    with pytest.raises(CommandError) as refusal:
+        option_properties(ConsumerConfig, [given], {"group.id": "--group"})
+    assert said in str(refusal.value)
+    assert "secret" not in str(refusal.value)
