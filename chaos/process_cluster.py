@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -38,7 +38,7 @@ _TOLD = "stele: "  # how a node begins what is for people
 # connection might have taken a node's port by the time the node is restarted.
 FREE_PORTS = range(20_000, 32_000)
 
-_SERVER = (sys.executable, "-m", "cli.main", "server")
+THIS_VERSION = (sys.executable, "-m", "cli.main")
 _CAN_FORK = sys.platform == "linux"  # elsewhere libraries may not survive it
 
 
@@ -59,6 +59,7 @@ class NodeProcess:
     metrics_port: int = 0
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     environment: dict[str, str] = field(default_factory=dict)  # beside that of this process
+    command: Sequence[str] | None = None  # what executes the node; None: it may be forked
     _run_begins: int = 0  # where in the log file the present or last process began to write
 
     @property
@@ -115,7 +116,7 @@ class NodeProcess:
     def _fork(self, log: IO[bytes]) -> ForkedProcess | None:
         """None: the node must be executed. An environment of its own may change how an interpreter
         begins. And without a nursery, the node itself reports in its log what is wrong."""
-        if not _CAN_FORK or self.environment:
+        if not _CAN_FORK or self.environment or self.command is not None:
             return None
         try:
             return fork_command(("server", str(self.config_file)), os.environ, log.fileno())
@@ -124,7 +125,13 @@ class NodeProcess:
 
     def _execute(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*_SERVER, str(self.config_file), "--exit-with-parent", str(os.getpid())],
+            [
+                *(self.command or THIS_VERSION),
+                "server",
+                str(self.config_file),
+                "--exit-with-parent",
+                str(os.getpid()),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -403,6 +410,9 @@ class ProcessCluster:
             self.cluster_id = identity.read_text().strip()
             for node in self.nodes.values():
                 node.write_config()
+                if node.command is not None:
+                    _format_by(node.command, node, self.cluster_id)
+                    continue
                 format_directory(
                     world.world.disk,
                     [node.settings["log.dirs"]],
@@ -413,6 +423,16 @@ class ProcessCluster:
                 )
         finally:
             world.close()
+
+
+def _format_by(command: Sequence[str], node: NodeProcess, cluster_id: str) -> None:
+    """Another version prepares the node's directories. Raises ClusterError."""
+    options = ("--config", str(node.config_file), "--cluster-id", cluster_id, "--ignore-formatted")
+    done = subprocess.run(
+        [*command, "format", *options], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise ClusterError(f"{' '.join(command)} format: {done.stderr.strip()}")
 
 
 class Ports:

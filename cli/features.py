@@ -74,6 +74,9 @@ def describe(
 def upgrade(
     metadata: Metadata = None,
     feature: Feature = None,
+    highest: Annotated[
+        bool, typer.Option("--highest", help="Every feature, as high as all nodes support.")
+    ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
     request_id: RequestId = None,
@@ -81,9 +84,19 @@ def upgrade(
     timeout: Timeout = 30.0,
 ) -> None:
     """Finalize higher levels. Older versions of Stele cannot join after that."""
-    from stele.admin.features import UPGRADE
+    from stele.admin.features import UPGRADE, highest_levels
 
-    levels = _wanted(metadata, feature)
+    if highest:
+        if metadata is not None or feature:
+            raise UsageError("give --highest, or levels by --metadata and --feature")
+        with connect(bootstrap, timeout) as admin:
+            levels = highest_levels(admin.describe_features())
+        if not levels:
+            nothing = "every feature is at the highest level that all nodes support"
+            print("[]" if as_json else nothing)
+            return
+    else:
+        levels = _wanted(metadata, feature)
     _update(levels, UPGRADE, dry_run, as_json, request_id, connect(bootstrap, timeout))
 
 
@@ -166,7 +179,10 @@ def _wanted(metadata: int | None, features: list[str] | None) -> dict[str, int]:
             raise UsageError(f"--metadata and --feature give {METADATA_VERSION} two levels")
         levels[METADATA_VERSION] = metadata
     if not levels:
-        raise UsageError("nothing to change: give --metadata LEVEL or --feature NAME=LEVEL")
+        raise UsageError(
+            "nothing to change: give --metadata LEVEL, --feature NAME=LEVEL or, with upgrade, "
+            "--highest"
+        )
     return levels
 
 

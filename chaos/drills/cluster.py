@@ -109,6 +109,10 @@ class DrillCluster(Protocol):
         """Let a node's clock be so far ahead of the true time."""
         ...
 
+    async def set_version(self, node_id: int, *, is_earlier: bool) -> None:
+        """Let a node be of the earlier version, or of this one, when it is started next."""
+        ...
+
     async def ready(self, node_id: int) -> bool:
         """Whether the node says that it does its work (``/readyz``)."""
         ...
@@ -224,6 +228,9 @@ class DrillProcesses:
 
     async def set_clock(self, node_id: int, ahead_s: int) -> None:
         self._faults.set_clock(self._cluster.nodes[node_id], ahead_s)
+
+    async def set_version(self, node_id: int, *, is_earlier: bool) -> None:
+        self._faults.set_version(self._cluster.nodes[node_id], is_earlier=is_earlier)
 
     async def ready(self, node_id: int) -> bool:
         if node_id in self._paused:  # it would not answer

@@ -133,6 +133,9 @@ class DrillContainers:
     async def set_clock(self, node_id: int, ahead_s: int) -> None:
         raise SteleError("containers have the clock of the machine: run it on processes")
 
+    async def set_version(self, node_id: int, *, is_earlier: bool) -> None:
+        raise SteleError("all containers have one image: run it on processes")
+
     async def ready(self, node_id: int) -> bool:
         if node_id in self._paused:  # it would not answer
             return False

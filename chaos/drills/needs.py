@@ -15,6 +15,7 @@ class Need(enum.Enum):
     FALSE_CLOCKS = "lets clocks jump"
     SECURITY = "exchanges certificates and passwords"
     MOVE = "moves from plaintext to TLS"
+    EARLIER_VERSION = "begins with an earlier version"
 
 
 ABLE: dict[str, frozenset[Need]] = {

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Final
 
 from chaos.drills.needs import Need
-from chaos.faults import false_clocks, slow_disks, small_disks
+from chaos.faults import earlier_version, false_clocks, slow_disks, small_disks
 from chaos.faults.false_clocks import FalseClock
 from chaos.faults.relays import Relay
 from chaos.faults.slow_disks import SlowDisks, process_tree
 from chaos.faults.small_disks import SmallDisk
-from chaos.process_cluster import NodeProcess, Ports
+from chaos.process_cluster import THIS_VERSION, NodeProcess, Ports
 from stele.errors import SteleError
 
 _UNAVAILABLE: Final = {
     Need.SMALL_DISKS: small_disks.unavailable,
     Need.SLOW_DISKS: slow_disks.unavailable,
     Need.FALSE_CLOCKS: false_clocks.unavailable,
+    Need.EARLIER_VERSION: earlier_version.unavailable,
 }
 
 
@@ -46,6 +47,8 @@ class ProcessFaults:
         ports = Ports(None)
         for node_id, node in nodes.items():
             node.directory.mkdir(parents=True, exist_ok=True)
+            if Need.EARLIER_VERSION in self._needs:
+                self.set_version(node, is_earlier=True)
             if Need.FALSE_CLOCKS in self._needs:
                 clock = FalseClock(node.directory)
                 self._clocks[node_id] = clock
@@ -80,6 +83,10 @@ class ProcessFaults:
     def slow_network(self, node: NodeProcess, delay_ms: float) -> None:
         for relay in self._relays[node.node_id]:
             relay.delay_s = delay_ms / 1000
+
+    def set_version(self, node: NodeProcess, *, is_earlier: bool) -> None:
+        """A node of this version is executed, too: the drill's clients would wait for a nursery."""
+        node.command = earlier_version.command() if is_earlier else THIS_VERSION
 
     def set_clock(self, node: NodeProcess, ahead_s: int) -> None:
         self._clocks[node.node_id].set(ahead_s)

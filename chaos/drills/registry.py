@@ -14,6 +14,7 @@ from chaos.drills import (
     on_network,
     on_security,
     on_transactions,
+    on_versions,
 )
 from chaos.drills.drill import Drill
 
@@ -27,6 +28,7 @@ DRILLS: Final[tuple[Drill, ...]] = (
     *on_transactions.DRILLS,
     *on_security.DRILLS,
     *on_moves.DRILLS,
+    *on_versions.DRILLS,
 )
 
 

@@ -279,6 +279,15 @@ class Stage:
         if self._own_admin is not None:
             await self._own_admin.close()
 
+    async def change_version(self, node: int, *, is_earlier: bool) -> None:
+        """Restart a node in good order as the earlier version, or as this one."""
+        await self.stop(node)
+        await self.cluster.set_version(node, is_earlier=is_earlier)
+        version = "the earlier version" if is_earlier else "this version"
+        self.step("heal", f"start {self.name(node)}: {version}", node)
+        await self.cluster.start(node)
+        await self.whole()
+
     async def take(self, node: int, step: MoveStep) -> None:
         """Restart a node in good order with the settings of a step to TLS."""
         await self.stop(node)

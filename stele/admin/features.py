@@ -38,6 +38,11 @@ class FeatureDescription:
     controllers: tuple[SupportedLevels, ...]  # all voters
 
 
+def highest_levels(features: Iterable[FeatureDescription]) -> dict[str, int]:
+    """The level of each feature that all nodes support, where it is above the finalized one."""
+    return {each.name: each.max_level for each in features if each.max_level > each.level}
+
+
 @dataclass(frozen=True, slots=True)
 class UpdatedFeature:
     """A feature whose level was changed, or with ``validate_only`` would be."""

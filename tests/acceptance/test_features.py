@@ -77,7 +77,7 @@ def test_what_cannot_be_changes_nothing(bootstrap: str, arguments: list[str], sa
     [
         (["upgrade", "--feature", "metadata.version=x"], "the level is a whole number"),
         (["upgrade", "--feature", "metadata.version"], "is not of the form name=value"),
-        (["upgrade"], "give --metadata LEVEL or --feature NAME=LEVEL"),
+        (["upgrade"], "give --metadata LEVEL, --feature NAME=LEVEL or"),
         (["upgrade", "--metadata", "2", "--request-id", "ff"], "is not 32 hexadecimal digits"),
     ],
 )
@@ -125,8 +125,25 @@ def test_down_and_up_again(bootstrap: str) -> None:
 def test_a_feature_is_disabled_and_comes_back(bootstrap: str) -> None:
     down = stele(bootstrap, "features", "disable", "--feature", "group.version")
     assert down.stdout == "group.version went from 1 to 0\n"
+    dry = stele(bootstrap, "features", "upgrade", "--highest", "--dry-run")
+    assert dry.stdout == "group.version would go from 0 to 1\n"
     up = stele(bootstrap, "features", "upgrade", "--feature", "group.version=1")
     assert up.stdout == "group.version went from 0 to 1\n"
+
+
+def test_all_features_go_as_high_as_all_nodes_support(bootstrap: str) -> None:
+    stele(bootstrap, "features", "disable", "--feature", "group.version")
+    stele(bootstrap, "features", "downgrade", "--metadata", "1", "--unsafe")
+    up = stele(bootstrap, "features", "upgrade", "--highest")
+    assert sorted(up.stdout.splitlines()) == [
+        "group.version went from 0 to 1",
+        f"metadata.version went from 1 to {METADATA_VERSION_LEVEL}",
+    ]
+    again = stele(bootstrap, "features", "upgrade", "--highest")
+    assert again.stdout == "every feature is at the highest level that all nodes support\n"
+    assert json.loads(stele(bootstrap, "features", "upgrade", "--highest", "--json").stdout) == []
+    both = stele(bootstrap, "features", "upgrade", "--highest", "--metadata", "2")
+    assert (both.returncode, "give --highest, or levels" in both.stderr) == (2, True)
 
 
 def test_a_change_asked_for_twice_is_made_once_and_says_so(bootstrap: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.process_cluster import ClusterError, ProcessCluster
+from chaos.process_cluster import THIS_VERSION, ClusterError, ProcessCluster
 
 pytestmark = pytest.mark.processes
 
@@ -36,6 +36,30 @@ async def test_a_failed_start_is_reported_without_the_starts_before(tmp_path: Pa
     (log,) = logs_in(tmp_path)
     assert f"(its log: {log})" in second
     assert log.read_text().count("stele: ") == 2, "the log keeps them all"
+
+
+async def test_a_node_of_another_version_is_formatted_and_executed_by_its_command(
+    tmp_path: Path,
+) -> None:
+    cluster = ProcessCluster(tmp_path, brokers=1, combined=True)
+    cluster.lay_out()
+    (node,) = cluster.nodes.values()
+    script = tmp_path / "stele-of-another-version"
+    command = " ".join(THIS_VERSION)
+    script.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/called\nexec {command} "$@"\n')
+    script.chmod(0o755)
+    node.command = (str(script),)
+    await cluster.start()
+    await cluster.stop()
+    assert (tmp_path / "called").read_text() == "format\nserver\n"
+
+
+async def test_what_another_version_says_of_a_format_that_failed_is_told(tmp_path: Path) -> None:
+    cluster = ProcessCluster(tmp_path, brokers=1, combined=True)
+    cluster.lay_out()
+    cluster.nodes[1].command = (*THIS_VERSION, "--no-such-option")
+    with pytest.raises(ClusterError, match="No such option: --no-such-option"):
+        await cluster.start()
 
 
 async def test_a_second_cluster_in_a_directory_changes_nothing_there(tmp_path: Path) -> None:
