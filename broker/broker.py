@@ -199,6 +199,11 @@ class Broker:
         return self._transactions
 
     @property
+    def sharing(self) -> Sharing:
+        """To be looked at only."""
+        return self._sharing
+
+    @property
     def directories(self) -> Sequence[LogDirectory]:
         return self._directories.opened
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long
@@ -308,6 +308,12 @@ class ShareMachine:
     def count(self) -> int:
         """How many share partitions have a state here."""
         return len(self._entries)
+
+    def states(self) -> Iterator[tuple[StateKey, ShareState]]:
+        """All share partitions and their states, to be looked at. Records that are not committed
+        yet count."""
+        for key, entry in self._entries.items():
+            yield key, entry.state
 
     @property
     def needed_from(self) -> int:

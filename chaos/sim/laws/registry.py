@@ -21,6 +21,7 @@ from chaos.sim.laws.coordinator_deadlines import DeadlinesPass
 from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.counted_commits import CommitsAreCounted
 from chaos.sim.laws.crowds import CrowdsStayWithinTheirLimits
+from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
 from chaos.sim.laws.durable_segments import DurableIsDurable
@@ -75,6 +76,10 @@ from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.room import LeadersHaveRoom
 from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
+from chaos.sim.laws.share_coordinator_logs import ShareCoordinatorsReplayTheirLogs
+from chaos.sim.laws.share_holders import SharedRecordsHaveOneHolder
+from chaos.sim.laws.share_members import ShareMembersKeepTheirEpochs
+from chaos.sim.laws.share_windows import StartOffsetsPassDoneRecords
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
 from chaos.sim.laws.telemetry import PushesAreTakenInTheirTime
@@ -152,6 +157,12 @@ LAWS: Final[tuple[type[Law], ...]] = (
     CommittedOffsetsStay,
     PartitionsHaveOneOwner,
     MembersReconcile,
+    # Share groups.
+    DecidedRecordsStayDecided,
+    SharedRecordsHaveOneHolder,
+    StartOffsetsPassDoneRecords,
+    ShareCoordinatorsReplayTheirLogs,
+    ShareMembersKeepTheirEpochs,
     # Transactions.
     TransactionsAreAtomic,
     FencedProducersWriteNothing,

@@ -10,12 +10,13 @@ from chaos.sim.cluster.view import online
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
+from metadata.internal_topics import SHARE_TOPIC
 from stele.ids import PartitionId
 from storage.config import NO_LIMIT
 from storage.log import PartitionLog
 
-_SHORTENED = "extra-"
-"""Topics whose records administrators delete at any age."""
+_SHORTENED = ("extra-", SHARE_TOPIC)
+"""Topics whose records administrators, or brokers that need them no more, delete at any age."""
 
 
 class _Seen(NamedTuple):

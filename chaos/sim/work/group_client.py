@@ -24,6 +24,7 @@ from stele.wire.kafka.messages import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_group_heartbeat,
     sync_group,
 )
 
@@ -153,6 +154,17 @@ class GroupClient:
         request.group_id = self.group_id
         answer: consumer_group_heartbeat.ConsumerGroupHeartbeatResponse = await self._ask(
             consumer_group_heartbeat.API, request
+        )
+        self._heard(answer.error_code)
+        return answer
+
+    async def share_beat(
+        self, request: share_group_heartbeat.ShareGroupHeartbeatRequest
+    ) -> share_group_heartbeat.ShareGroupHeartbeatResponse:
+        """Joins, stays and leaves as a member of a share group."""
+        request.group_id = self.group_id
+        answer: share_group_heartbeat.ShareGroupHeartbeatResponse = await self._ask(
+            share_group_heartbeat.API, request
         )
         self._heard(answer.error_code)
         return answer

@@ -22,6 +22,7 @@ from chaos.sim.work.readers import MetadataReaders
 from chaos.sim.work.records import Records
 from chaos.sim.work.remade import RemadeWork
 from chaos.sim.work.rush import Rush
+from chaos.sim.work.shares import ShareWork
 from chaos.sim.work.telemetry import Telemetry
 from chaos.sim.work.tenants import Tenants
 from chaos.sim.work.tokens import TokenWork
@@ -56,6 +57,7 @@ WORKS: Final[tuple[type[Work], ...]] = (
     Newcomers,
     Rush,
     Usurpers,
+    ShareWork,
 )
 
 

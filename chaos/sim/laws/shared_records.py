@@ -1,0 +1,78 @@
+"""What the clients of share groups know of the records that they share (KIP-932)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from chaos.sim.partition_name import PartitionName
+
+ON_THE_WAY_S: Final = 10.0
+"""A request that its client has given up may still arrive so much later."""
+
+
+class RecordName(NamedTuple):
+    """A record as one share group sees it."""
+
+    group_id: str
+    place: PartitionName
+    offset: int
+
+
+class Told(NamedTuple):
+    """A delivery, as the answer to a ShareFetch told it."""
+
+    member: str
+    asked_s: float  # the fetch was sent
+    told_s: float  # the answer arrived
+
+
+@dataclass(slots=True)
+class RecordHistory:
+    """The history of one record."""
+
+    born_s: float | None = None  # its producer sent it; None: not known yet
+    deliveries: list[Told] = field(default_factory=list)
+    is_decided: bool = False  # a member has sent ACCEPT or REJECT, whatever the answer
+    decided_s: float | None = None  # the first answer that such a decision is persisted
+
+
+class SharedRecords:
+    """The histories of all shared records of a run."""
+
+    def __init__(self) -> None:
+        self._records: dict[RecordName, RecordHistory] = {}
+        # Fetches without an answer. Each may have delivered any record of its partition.
+        self._lost: dict[tuple[str, PartitionName], list[float]] = {}
+        self._asking: dict[tuple[str, PartitionName], int] = {}
+        self.delivery_limits: dict[str, int] = {}
+        """By group. Other groups are not watched."""
+
+    def of(self, name: RecordName) -> RecordHistory:
+        return self._records.setdefault(name, RecordHistory())
+
+    def asking(self, group_id: str, place: PartitionName) -> None:
+        """A fetch is sent. ``answered`` or ``lost`` follows."""
+        key = group_id, place
+        self._asking[key] = self._asking.get(key, 0) + 1
+
+    def answered(self, group_id: str, place: PartitionName) -> None:
+        self._asking[group_id, place] -= 1
+
+    def lost(self, group_id: str, place: PartitionName, now_s: float) -> None:
+        """There is no answer. The records may have been delivered all the same."""
+        self._asking[group_id, place] -= 1
+        self._lost.setdefault((group_id, place), []).append(now_s)
+
+    def may_be_done(self, name: RecordName) -> bool:
+        """Whether a member has decided, or the record may have been delivered in vain as often as
+        the limit allows."""
+        history = self.of(name)
+        if history.is_decided:
+            return True
+        key = name.group_id, name.place
+        lost = self._lost.get(key, [])
+        since_s = 0.0 if history.born_s is None else history.born_s - ON_THE_WAY_S
+        unknown = len(lost) - bisect_left(lost, since_s) + self._asking.get(key, 0)
+        return len(history.deliveries) + unknown >= self.delivery_limits[name.group_id]
