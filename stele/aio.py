@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from stele.admin.admin import Admin as Admin
     from stele.consumer.consumer import Consumer as Consumer
     from stele.producer.producer import Producer as Producer
+    from stele.share_consumer.consumer import ShareConsumer as ShareConsumer
     from stele.topic_view.view import TopicView as TopicView
 
 _HOMES = {
     "Admin": "stele.admin.admin",
     "Consumer": "stele.consumer.consumer",
     "Producer": "stele.producer.producer",
+    "ShareConsumer": "stele.share_consumer.consumer",
     "TopicView": "stele.topic_view.view",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from stele.errors import ConfigError
+from stele.errors import ApiError, ConfigError
 from stele.ids import TopicPartition
 from stele.option_types import check_names, check_types
 from stele.security.client_security import ClientSecurity
@@ -27,12 +27,23 @@ OnTruncation = Callable[[TopicPartition, int, int], None]
 """Takes the partition, the offset of the next record before, and the offset up to which the log is
 still the one that was read."""
 
+AcknowledgementMode = Literal["implicit", "explicit"]
+AcquireMode = Literal["batch_optimized", "record_limit"]
+OnAcknowledged = Callable[[TopicPartition, Sequence[int], ApiError | None], None]
+"""Takes the partition, the offsets that were acknowledged, and the error if they do not count."""
+
 STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
 """Ways in which a group's leader shares partitions between its members."""
 
 log = logging.getLogger("stele.client")
 
 MAX_MESSAGE_BYTES = 1024 * 1024
+
+
+def _ignore_acknowledged(
+    partition: TopicPartition, offsets: Sequence[int], error: ApiError | None
+) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +291,51 @@ class ConsumerConfig(ClientConfig):
         return tuple(dict.fromkeys(each.strip() for each in names if each.strip()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerConfig(ClientConfig):
+    """The options of ``ShareConsumer``: the options of all clients, and the fields below."""
+
+    group_id: str = ""
+    """The share group. It must be given."""
+    share_acknowledgement_mode: AcknowledgementMode = "implicit"
+    """``implicit``: the next ``poll`` or ``commit`` accepts everything that was returned before.
+    ``explicit``: the application says of each record what became of it."""
+    share_acquire_mode: AcquireMode = "batch_optimized"
+    """``batch_optimized``: a broker gives whole batches, and the consumer keeps what exceeds
+    ``max_poll_records`` for later polls. ``record_limit``: it never gives more than
+    ``max_poll_records`` (KIP-1206). So records that take long are not kept from other members."""
+    max_poll_records: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    """The longest wait of a broker that has no records. An acknowledgement to the same broker waits
+    behind it."""
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    check_crcs: bool = True
+    client_rack: str = ""
+    """Where this client is, in the words of the brokers' ``broker.rack``."""
+    max_poll_interval_ms: int = 300_000
+    """The client renews the locks of the records that a poll has returned for so long. A consumer
+    that does not poll for so long leaves the group, so that others get its partitions."""
+    on_acknowledged: OnAcknowledged = field(default=_ignore_acknowledged)
+    """Called with the result of acknowledgements: the partition, the offsets, and the error or
+    None. A record whose acknowledgement has failed is delivered again, unless the answer was lost
+    and the acknowledgement counts all the same."""
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        if not self.group_id:
+            raise ConfigError("a share consumer needs a group: ShareConsumer(group_id='a-name')")
+        _one_of(self, "share_acknowledgement_mode", ("implicit", "explicit"))
+        _one_of(self, "share_acquire_mode", ("batch_optimized", "record_limit"))
+        _at_least(self, 0, "fetch_min_bytes", "fetch_max_wait_ms")
+        _at_least(self, 1, "fetch_max_bytes", "max_poll_records", "max_poll_interval_ms")
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether the application acknowledges each record."""
+        return self.share_acknowledgement_mode == "explicit"
+
+
 class ClientOptions(SecurityOptions, total=False):
     """Keyword arguments of every client. :class:`ClientConfig` has their meanings and defaults."""
 
@@ -338,6 +394,23 @@ class ConsumerOptions(ClientOptions, total=False):
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
+
+
+class ShareConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of ``ShareConsumer``. :class:`ShareConsumerConfig` has their meanings and
+    defaults."""
+
+    group_id: str
+    share_acknowledgement_mode: AcknowledgementMode
+    share_acquire_mode: AcquireMode
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    check_crcs: bool
+    client_rack: str
+    max_poll_interval_ms: int
+    on_acknowledged: OnAcknowledged
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:

@@ -65,6 +65,39 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
 
 
+class AcknowledgeType(enum.IntEnum):
+    """What became of a record of a share group, with Kafka's numbers.
+
+    ``ACCEPT``: it is done. ``RELEASE``: it could not be processed now and is delivered again, until
+    ``share.delivery.count.limit`` deliveries. ``REJECT``: it can never be processed, and is not
+    delivered again.
+    """
+
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+
+
+class ShareRecord(NamedTuple):
+    """A record that a share consumer returned.
+
+    The fields are those of ConsumerRecord, and ``delivery_count``: how often the record was
+    delivered to members of the group, this time included. A count above 1 means that an earlier
+    member has released the record, was too slow, or has died.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+    delivery_count: int
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: the offset of the next record to read.
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from chaos.sim.world.clock import SimClock
 from chaos.sim.world.loop import Scheduler
 from stele.addresses import Address
-from stele.aio import Admin, Consumer, Producer
+from stele.aio import Admin, Consumer, Producer, ShareConsumer
 from stele.cluster.messages import (
     NO_LEADER,
     BrokerAddress,
@@ -137,10 +137,13 @@ class FakeCluster:
         # What a test answers to other methods of gRPC, by name: called with the broker and the
         # request.
         self.others: dict[str, Callable[[int, bytes], Any]] = {}
+        self.asking: FakeTransport | None = None  # the connection of the request to answer
+        self.on_disconnect: Callable[[FakeTransport], None] = lambda connection: None
 
     def answer(self, api: Api[Any, Any], handle: Callable[[int, Any], Any]) -> None:
-        """Have all brokers serve another API. ``handle`` is given the broker and the request. If it
-        raises RpcError, the connection breaks instead of an answer."""
+        """Have all brokers serve another API. ``handle`` is given the broker and the request, and
+        may be a coroutine function. If it raises RpcError, the connection breaks instead of an
+        answer."""
         self.kafka_others[api.request] = api, handle
 
     @property
@@ -468,6 +471,10 @@ class Stage:
     def consumer(self, **options: Any) -> Consumer:
         options.setdefault("auto_offset_reset", "earliest")
         return Consumer(self.cluster.bootstrap_servers, **{**self.options(), **options})
+
+    def share_consumer(self, **options: Any) -> ShareConsumer:
+        options.setdefault("group_id", "g")
+        return ShareConsumer(self.cluster.bootstrap_servers, **{**self.options(), **options})
 
     def admin(self, **options: Any) -> Admin:
         return Admin(self.cluster.bootstrap_servers, **{**self.options(), **options})

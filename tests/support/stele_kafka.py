@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -107,8 +108,10 @@ class FakeTransport(asyncio.Transport):
             return await ANSWERS[type(request)](cluster, self.broker, request)
         if self.broker in cluster.frozen:
             return _SILENCE
+        cluster.asking = self
         try:
-            return other[1](self.broker, request)
+            answer = other[1](self.broker, request)
+            return await answer if inspect.isawaitable(answer) else answer
         except RpcError:
             return _BREAK
 
@@ -129,6 +132,7 @@ class FakeTransport(asyncio.Transport):
     def abort(self) -> None:
         if not self._closed:
             self._closed = True
+            self._cluster.on_disconnect(self)
             for task in self._tasks:
                 task.cancel()
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
