@@ -57,6 +57,11 @@ CLIENTS: Final = (
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),
     Client("stele/sync/producer.py", "Producer", (("stele/producer/producer.py", "Producer"),)),
+    Client(
+        "stele/sync/share_consumer.py",
+        "ShareConsumer",
+        (("stele/share_consumer/consumer.py", "ShareConsumer"),),
+    ),
     Client("stele/sync/topic_view.py", "TopicView", (("stele/topic_view/view.py", "TopicView"),)),
 )
 
@@ -73,6 +78,8 @@ OWN_WORDS: Final = frozenset(
         "Producer.send",
         "Producer.send_all",
         "Producer.send_offsets",
+        "ShareConsumer.close",
+        "ShareConsumer.poll",
         "TopicView.evict_expired",
     }
 )

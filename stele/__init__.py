@@ -35,22 +35,26 @@ if TYPE_CHECKING:
     from stele.errors import WakeupError as WakeupError
     from stele.ids import TopicPartition as TopicPartition
     from stele.producer.transaction_state import PreparedTransaction as PreparedTransaction
+    from stele.records import AcknowledgeType as AcknowledgeType
     from stele.records import ConsumerRecord as ConsumerRecord
     from stele.records import GroupMetadata as GroupMetadata
     from stele.records import OffsetAndMetadata as OffsetAndMetadata
     from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
     from stele.records import ProducerRecord as ProducerRecord
     from stele.records import RecordMetadata as RecordMetadata
+    from stele.records import ShareRecord as ShareRecord
     from stele.security.properties import security_options as security_options
     from stele.sync import Admin as Admin
     from stele.sync import Consumer as Consumer
     from stele.sync import Producer as Producer
+    from stele.sync import ShareConsumer as ShareConsumer
     from stele.sync import TopicView as TopicView
     from stele.topic_view.view import Expiry as Expiry
 
 __version__ = "0.2.0"
 
 _HOMES = {
+    "AcknowledgeType": "stele.records",
     "Acl": "stele.admin.acls",
     "AclFilter": "stele.admin.acls",
     "Admin": "stele.sync",
@@ -78,6 +82,8 @@ _HOMES = {
     "RecordMetadata": "stele.records",
     "ScramDeletion": "stele.admin.users",
     "ScramUpsertion": "stele.admin.users",
+    "ShareConsumer": "stele.sync",
+    "ShareRecord": "stele.records",
     "SteleError": "stele.errors",
     "security_options": "stele.security.properties",
     "TopicPartition": "stele.ids",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stele.sync.consumer import Consumer as Consumer
     from stele.sync.delivery import Delivery as Delivery
     from stele.sync.producer import Producer as Producer
+    from stele.sync.share_consumer import ShareConsumer as ShareConsumer
     from stele.sync.topic_view import TopicView as TopicView
 
 _HOMES = {
@@ -23,6 +24,7 @@ _HOMES = {
     "Consumer": "stele.sync.consumer",
     "Delivery": "stele.sync.delivery",
     "Producer": "stele.sync.producer",
+    "ShareConsumer": "stele.sync.share_consumer",
     "TopicView": "stele.sync.topic_view",
 }
 

@@ -121,9 +121,9 @@ class Face:
             raise ClosedError("the client is closed")
         if shared.is_current:
             raise RuntimeError(
-                "a function that runs on the clients' own thread (on_wait, on_truncation, the "
-                "callbacks of a TopicView) cannot call synchronous clients: all of them would wait "
-                "for it. Hand the work to another thread"
+                "a function that runs on the clients' own thread (on_wait, on_truncation, "
+                "on_acknowledged, the callbacks of a TopicView) cannot call synchronous clients: "
+                "all of them would wait for it. Hand the work to another thread"
             )
 
     def _do(self, function: Callable[..., Result], *arguments: Any) -> Result:

@@ -23,7 +23,7 @@ from stele.admin import (
     quorum,
     transactions,
 )
-from stele.config import ClientConfig, ConsumerConfig, ProducerConfig
+from stele.config import ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from stele.consumer.polled import ConsumerRecords
 
 MODULES = (records, errors, column_decoder, column_encoder)
@@ -31,7 +31,7 @@ VALUE_MODULES = (
     descriptions, features, group_lag, groups, log_dirs, metadata_log, partitions, quorum,
     transactions,
 )  # fmt: skip
-OTHERS = (ClientConfig, ConsumerConfig, ProducerConfig, ConsumerRecords)
+OTHERS = (ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig, ConsumerRecords)
 BASE = "stele.sync.face"
 """Its class is no client: each client has its own ``__init__``."""
 ALSO_PUBLIC = ("__init__", "__next__")
@@ -124,7 +124,7 @@ def test_a_synchronous_docstring_waits_for_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["Admin", "Consumer", "Producer", "TopicView"])
+@pytest.mark.parametrize("name", ["Admin", "Consumer", "Producer", "ShareConsumer", "TopicView"])
 def test_a_synchronous_client_explains_itself(name: str) -> None:
     """Its page needs no other one, and shows no asyncio."""
     client = getattr(sync, name)
