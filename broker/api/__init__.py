@@ -18,6 +18,7 @@ from broker.api import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
@@ -29,6 +30,7 @@ from broker.api import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -39,6 +41,7 @@ from broker.api import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -171,6 +174,9 @@ SERVED = (
     share_fetch.SERVED,
     share_acknowledge.SERVED,
     *share_group_states.SERVED,
+    describe_share_group_offsets.SERVED,
+    alter_share_group_offsets.SERVED,
+    delete_share_group_offsets.SERVED,
 )
 """The APIs that every broker serves."""
 

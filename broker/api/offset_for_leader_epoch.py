@@ -27,7 +27,7 @@ from storage.turns import SLICE_STEPS, Slices, in_slices
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    topics = offsets.topics_with_epochs(context, request_context.caller)
+    topics = offsets.topics(context, request_context.caller)
 
     def ask(named: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
         topic, partition = named

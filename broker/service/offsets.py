@@ -13,16 +13,11 @@ from runtime.authorization.caller import Caller
 
 
 def topics(context: BrokerContext, caller: Caller) -> Topics:
-    """The partitions whose offsets the caller may know."""
-    return Topics(context, caller, Operation.DESCRIBE)
-
-
-def topics_with_epochs(context: BrokerContext, caller: Caller) -> Topics:
-    """The partitions whose leader epochs the caller may know: a node all of them, others what they
-    may DESCRIBE."""
+    """The partitions whose offsets and leader epochs the caller may know: a node all of them,
+    others what they may DESCRIBE."""
     if context.authorizer.allows(caller, Operation.CLUSTER_ACTION, CLUSTER):
         return Topics(context, caller, Operation.CLUSTER_ACTION, CLUSTER)
-    return topics(context, caller)
+    return Topics(context, caller, Operation.DESCRIBE)
 
 
 async def list_offsets(

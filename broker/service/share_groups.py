@@ -83,8 +83,8 @@ async def _initialize(context: BrokerContext, group_id: str, wanted: Initializat
     a later heartbeat."""
     try:
         await made(context, share_topic(context.config, context.image()))
-        keys = _keys(group_id, wanted.partitions)
-        answers = await _ask_states(
+        keys = state_keys(group_id, wanted.partitions)
+        answers = await ask_states(
             context, [InitializeRequest(key, wanted.state_epoch) for key in keys]
         )
         done: dict[bytes, set[int]] = {}
@@ -106,7 +106,7 @@ async def _initialize(context: BrokerContext, group_id: str, wanted: Initializat
         logger.exception("share group %s: the states of its partitions are not made", group_id)
 
 
-def _keys(group_id: str, partitions: Partitions) -> list[StateKey]:
+def state_keys(group_id: str, partitions: Partitions) -> list[StateKey]:
     return [
         StateKey(group_id, topic_id, number)
         for topic_id, numbers in sorted(partitions.items())
@@ -114,9 +114,8 @@ def _keys(group_id: str, partitions: Partitions) -> list[StateKey]:
     ]
 
 
-async def _ask_states(
-    context: BrokerContext, requests: Sequence[StateRequest]
-) -> list[StateAnswer]:
+async def ask_states(context: BrokerContext, requests: Sequence[StateRequest]) -> list[StateAnswer]:
+    """What the share coordinators answer, in order."""
     states = context.sharing.states
     return await gather_in_slices(lambda each: states.ask(each, _STATE_TIMEOUT_S), requests)
 
@@ -155,7 +154,7 @@ async def delete_states(context: BrokerContext, group_id: str) -> None:
         raise ApiError(answer.error)
     if context.image().topic(SHARE_TOPIC) is None:
         return  # no state was ever made
-    keys = _keys(group_id, answer.states or {})
-    for told in await _ask_states(context, [ForgetRequest(key) for key in keys]):
+    keys = state_keys(group_id, answer.states or {})
+    for told in await ask_states(context, [ForgetRequest(key) for key in keys]):
         if told.error is not ErrorCode.NONE:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, told.message or "")

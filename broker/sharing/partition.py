@@ -3,8 +3,8 @@ and its time.
 
 Life: ``EMPTY`` until the first fetch, then the state is loaded from the share coordinator. That
 raises the recorded leader epoch, so earlier leaders can persist nothing from then on. In the end
-the share partition is dropped: this broker leads the partition no more, the state was set anew, or
-the topic or the group is gone. A later fetch makes a new one.
+the share partition is dropped: this broker leads the partition no more, the state was set anew, the
+topic or the group is gone, or no member reads from this broker. A later fetch makes a new one.
 
 Invariants:
 
@@ -115,6 +115,8 @@ class LedSharePartition:
         self.is_reading = False
         """Whether a fetch reads the log for its member. Others wait, or they would read the
         same."""
+        self.is_retired = False
+        """Whether it is dropped as soon as nothing is under way."""
         self._states = states
         self._clock = clock
         self._deadlines = deadlines
@@ -140,11 +142,6 @@ class LedSharePartition:
     def machine(self) -> SharePartition | None:
         """None while the state is loaded, and after the end. To be looked at only."""
         return self._machine
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no work for it is under way."""
-        return self._task is None and not self._waiting
 
     def fetch_offset(self) -> int | None:
         """From where a member's next records are to be read; None: there are none now."""
@@ -248,6 +245,7 @@ class LedSharePartition:
         self._task = None
         self._go_on()
         self._wake()
+        self._drop_if_retired()
 
     async def _loaded(self) -> SharePartition:
         """Raises ApiError."""
@@ -311,6 +309,7 @@ class LedSharePartition:
             self.drop(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the state cannot be persisted"))
             return
         self._task = None
+        self._drop_if_retired()
 
     async def _write_queue(self) -> None:
         """One request with all that waits."""
@@ -355,6 +354,16 @@ class LedSharePartition:
                 waiting.set_result(None)
             else:
                 waiting.set_exception(error)
+
+    def retire(self) -> None:
+        """No member of the group reads from this broker. When the state is written, it need not be
+        known here. An administrator may set it anew, which the next member must not miss."""
+        self.is_retired = True
+        self._drop_if_retired()
+
+    def _drop_if_retired(self) -> None:
+        if self.is_retired and self._task is None:
+            self.drop(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody reads it here"))
 
     def drop(self, why: ApiError) -> None:
         """It serves nobody any more. A write that is under way may still be persisted: whoever

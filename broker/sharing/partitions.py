@@ -65,6 +65,7 @@ class SharePartitions:
         """One to fetch from. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
         found = self.find(group_id, partition)
         if found is not None:
+            found.is_retired = False
             return found
         log = None if self._is_stopped else self._logs.share(partition)
         if log is None or log.refusal is not ErrorCode.NONE:
@@ -80,6 +81,12 @@ class SharePartitions:
         )
         self._led.setdefault(partition, {})[group_id] = made
         return made
+
+    def retire(self, group_id: str) -> None:
+        """No member of the group reads from this broker any more."""
+        for led in self:
+            if led.key.group_id == group_id:
+                led.retire()
 
     def _settings(self, group_id: str) -> SharePartitionSettings:
         return SharePartitionSettings.of(self._image(), group_id, self._config.raw)

@@ -6,6 +6,7 @@ its connection, and then the records that the member has are available at once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -58,9 +59,14 @@ class ShareSessions:
         self._release = release
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of_owner: dict[object, dict[SessionKey, ShareSession]] = {}
+        self._of_group: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of the group has a session."""
+        return self._of_group[group_id] > 0
 
     def open(self, key: SessionKey, owner: object) -> ShareSession:
         """A new session. It replaces one that the member has, whose records the member keeps: it
@@ -76,6 +82,7 @@ class ShareSessions:
             )
         session = self._sessions[key] = ShareSession(key, owner)
         self._of_owner.setdefault(owner, {})[key] = session
+        self._of_group[key.group_id] += 1
         return session
 
     def next(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -111,6 +118,9 @@ class ShareSessions:
     def _remove(self, session: ShareSession) -> None:
         session.is_open = False
         del self._sessions[session.key]
+        self._of_group[session.key.group_id] -= 1
+        if not self._of_group[session.key.group_id]:
+            del self._of_group[session.key.group_id]
         of_owner = self._of_owner[session.owner]
         del of_owner[session.key]
         if not of_owner:

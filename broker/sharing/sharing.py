@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
+from broker.coordinator.end_offsets import EndOffsets
 from broker.coordinator.node_requests import Nodes
 from broker.coordinator.runtime import Host
 from broker.coordinator.share_states import ShareStates
@@ -51,7 +52,7 @@ class Sharing:
         self.states = ShareStates(
             self.coordinators, nodes, broker_id=config.node_id, image=image, clock=clock
         )
-
+        self.end_offsets = EndOffsets(hosting, nodes, broker_id=config.node_id, image=image)
         self.partitions = SharePartitions(config, hosting, self.states, image=image, clock=clock)
         self.sessions = ShareSessions(config.group_share_max_share_sessions, self._release)
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -61,12 +62,15 @@ class Sharing:
         self.partitions.apply(delta, image)
 
     def _release(self, session: ShareSession) -> None:
-        """A session has ended: its member has no records any more."""
+        """A session has ended: its member has no records any more. After the last session of a
+        group, the states of its share partitions may be set anew, so the next one loads them."""
         group_id, member_id = session.key
         for each in session.partitions:
             led = self.partitions.find(group_id, each)
             if led is not None:
                 led.end_session(member_id)
+        if not self.sessions.has_group(group_id):
+            self.partitions.retire(group_id)
 
     def begin(self, work: Coroutine[None, None, None], name: str) -> None:
         """Do work that nobody waits for. It ends with the broker."""
@@ -81,5 +85,6 @@ class Sharing:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.partitions.stop()
         await self._cutter.stop()
+        await self.end_offsets.stop()
         await self.states.stop()
         await self.coordinators.stop()

@@ -9,10 +9,17 @@ from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group.share.types import (
     Initialization,
     InitializedRequest,
+    NewStatesAnswer,
+    NewStatesRequest,
+    ShareDeletionAnswer,
     ShareDescribeAnswer,
     ShareDescribeRequest,
     ShareHeartbeatAnswer,
     ShareHeartbeatRequest,
+    SharePartitionsAnswer,
+    SharePartitionsRequest,
+    StatesDeletedRequest,
+    StatesDeletionRequest,
 )
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import ConsumerBench, Pairs, pairs
@@ -46,6 +53,21 @@ class ShareBench(ConsumerBench):
 
     def initialize_all(self, partitions: Partitions) -> Heard:
         return self.ask(InitializedRequest("g", partitions))
+
+    def new_states(self, partitions: Partitions) -> NewStatesAnswer:
+        return told(self.ask(NewStatesRequest("g", partitions)), NewStatesAnswer)
+
+    def delete_states(self, *topic_ids: bytes) -> ShareDeletionAnswer:
+        request = StatesDeletionRequest("g", frozenset(topic_ids))
+        return told(self.ask(request), ShareDeletionAnswer)
+
+    def states_deleted(self, *topic_ids: bytes) -> Heard:
+        return self.ask(StatesDeletedRequest("g", frozenset(topic_ids)))
+
+    def share_partitions(self) -> Partitions:
+        answer = told(self.ask(SharePartitionsRequest("g")), SharePartitionsAnswer)
+        assert answer.partitions is not None
+        return answer.partitions
 
     def described_share(self) -> ShareDescribeAnswer:
         return told(self.ask(ShareDescribeRequest("g")), ShareDescribeAnswer)

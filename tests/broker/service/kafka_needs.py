@@ -28,6 +28,7 @@ from stele.wire.kafka.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -35,6 +36,7 @@ from stele.wire.kafka.messages import (
     create_topics,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -42,6 +44,7 @@ from stele.wire.kafka.messages import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -173,7 +176,7 @@ ASKED: Final = (
         lambda name: list_offsets.ListOffsetsRequest(
             -1, 0, [list_offsets.ListOffsetsTopic(name, [list_offsets.ListOffsetsPartition()])]
         ),
-        of_topic(DESCRIBE), T29,
+        lambda name: (((DESCRIBE, topic_resource(name)),), ((ACTION, CLUSTER),)), T29,
     ),
     Asked(
         K.OFFSET_FOR_LEADER_EPOCH, 4,
@@ -313,6 +316,38 @@ ASKED: Final = (
         both((READ, G)), G30, "of a group",
     ),
     *(_about_state(*each) for each in _STATES),
+    Asked(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS, 1,
+        lambda name: describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+            [
+                describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+                    "g",
+                    [describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(name, [0])],
+                )
+            ]
+        ),
+        with_topic(DESCRIBE, (DESCRIBE, G)), G30,
+    ),
+    Asked(
+        K.ALTER_SHARE_GROUP_OFFSETS, 0,
+        lambda name: alter_share_group_offsets.AlterShareGroupOffsetsRequest(
+            "g",
+            [
+                alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+                    name,
+                    [alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(0, 1)],
+                )
+            ],
+        ),
+        with_topic(READ, (READ, G)), G30,
+    ),
+    Asked(
+        K.DELETE_SHARE_GROUP_OFFSETS, 0,
+        lambda name: delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
+            "g", [delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(name)]
+        ),
+        with_topic(READ, (DELETE, G)), G30,
+    ),
     Asked(
         K.INIT_PRODUCER_ID, 4, lambda _: init_producer_id.InitProducerIdRequest(),
         lambda name: (((Operation.IDEMPOTENT_WRITE, CLUSTER),), ((WRITE, topic_resource(name)),)),

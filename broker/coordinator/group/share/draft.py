@@ -95,25 +95,44 @@ class ShareDraft:
         done = _common(before.initializing, partitions)
         if done:
             initializing = _without(before.initializing, done)
-            self._set_state_partitions(initializing, _union(before.initialized, done))
+            initialized = _union(before.initialized, done)
+            self._set_state_partitions(initializing, initialized, before.deleting)
             self._has_changed = True
 
-    def give_up_states(self) -> Partitions:
-        """The group needs no state any more. Returns the share partitions that may have one."""
+    def give_up_states(self, topic_ids: frozenset[bytes] | None = None) -> Partitions:
+        """The group needs no state of these topics any more; None: of none. Returns the share
+        partitions that may have one."""
         before = self.state_partitions
         doubtful = before.deleting.union(before.initializing, before.initialized)
-        deleting = frozenset(each for each in doubtful if each in self._topics)
-        if before.initializing or before.initialized or deleting != before.deleting:
-            names = {each: self._topics[each].name for each in deleting}
-            self.state_partitions = StatePartitions(deleting=deleting, names=names)
-            self.records.append(
-                state_partitions_record(self._group.group_id, self.state_partitions)
-            )
-        return {each: frozenset(range(len(self._topics[each].partitions))) for each in deleting}
+        given_up = doubtful if topic_ids is None else doubtful & topic_ids
+        self._set_state_partitions(
+            {each: before.initializing[each] for each in before.initializing.keys() - given_up},
+            {each: before.initialized[each] for each in before.initialized.keys() - given_up},
+            before.deleting | given_up,
+        )
+        return {
+            each: frozenset(range(len(self._topics[each].partitions)))
+            for each in given_up & self.state_partitions.deleting
+        }
+
+    def states_deleted(self, topic_ids: frozenset[bytes]) -> None:
+        """The share coordinator has no state of these topics any more."""
+        before = self.state_partitions
+        deleting = before.deleting - topic_ids
+        self._set_state_partitions(before.initializing, before.initialized, deleting)
+
+    def begin_states_anew(self, partitions: Partitions) -> None:
+        """Begin an epoch that no state has had. A partition without a state gets one, too."""
+        self.epoch = self._group.epoch + 1
+        value = ShareGroupValue(self.epoch, self._group.metadata_hash)
+        self.records.append(share_group_record(self._group.group_id, value))
+        before = self.state_partitions
+        new = _without(partitions, before.initialized)
+        initializing = _union(before.initializing, new)
+        self._set_state_partitions(initializing, before.initialized, before.deleting)
 
     def _initialize(self, names: Iterable[str]) -> None:
-        """Have the state of all partitions of these topics initialized. The record leaves deleted
-        topics out, whose states the share coordinator removes by itself."""
+        """Have the state of all partitions of these topics initialized."""
         before = self.state_partitions
         known = _union(before.initializing, before.initialized)
         topics = [self._topics.named(each) for each in sorted(names)]
@@ -124,14 +143,19 @@ class ShareDraft:
         }
         new = _without(wanted, known)
         if new:
-            self._set_state_partitions(_union(before.initializing, new), before.initialized)
+            initializing = _union(before.initializing, new)
+            self._set_state_partitions(initializing, before.initialized, before.deleting)
 
-    def _set_state_partitions(self, initializing: Partitions, initialized: Partitions) -> None:
-        before = self.state_partitions
+    def _set_state_partitions(
+        self, initializing: Partitions, initialized: Partitions, deleting: frozenset[bytes]
+    ) -> None:
+        """The share coordinator removes the states of deleted topics by itself."""
         initializing, initialized = self._existing(initializing), self._existing(initialized)
-        names = {each: before.names[each] for each in before.deleting}
-        names |= {each: self._topics[each].name for each in {**initializing, **initialized}}
-        self.state_partitions = StatePartitions(initializing, initialized, before.deleting, names)
+        deleting = frozenset(each for each in deleting if each in self._topics)
+        if (initializing, initialized, deleting) == self.state_partitions[:3]:
+            return
+        names = {each: self._topics[each].name for each in (*initializing, *initialized, *deleting)}
+        self.state_partitions = StatePartitions(initializing, initialized, deleting, names)
         self.records.append(state_partitions_record(self._group.group_id, self.state_partitions))
 
     def _existing(self, partitions: Partitions) -> Partitions:

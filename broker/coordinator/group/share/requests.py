@@ -13,12 +13,18 @@ from broker.coordinator.group.share.records import ShareKey, ShareKind
 from broker.coordinator.group.share.types import (
     JOIN_EPOCH,
     InitializedRequest,
+    NewStatesAnswer,
+    NewStatesRequest,
     ShareDeletionAnswer,
     ShareDeletionRequest,
     ShareDescribeAnswer,
     ShareDescribeRequest,
     ShareHeartbeatAnswer,
     ShareHeartbeatRequest,
+    SharePartitionsAnswer,
+    SharePartitionsRequest,
+    StatesDeletedRequest,
+    StatesDeletionRequest,
 )
 from broker.coordinator.step import Decisions, Now, Reply, Step, Waiter, told
 from stele.errors import ApiError, ErrorCode
@@ -37,7 +43,11 @@ class ShareRequests:
             ShareHeartbeatRequest: self._heartbeat,
             ShareDescribeRequest: self._describe,
             InitializedRequest: self._initialized,
-            ShareDeletionRequest: self._give_up_states,
+            ShareDeletionRequest: self._delete,
+            StatesDeletionRequest: self._delete_states,
+            StatesDeletedRequest: self._states_deleted,
+            NewStatesRequest: self._begin_states_anew,
+            SharePartitionsRequest: self._partitions,
         }
 
     # ------------------------------------------------------------------------- records
@@ -113,17 +123,64 @@ class ShareRequests:
             step.records += draft.records
         return step
 
-    def _give_up_states(self, request: ShareDeletionRequest, waiter: Waiter, now: Now) -> Step:
+    def _states_deleted(self, request: StatesDeletedRequest, waiter: Waiter, now: Now) -> Step:
+        step = told(waiter, None)
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is not None:
+            draft = ShareDraft(group)
+            draft.states_deleted(request.topic_ids)
+            step.records += draft.records
+        return step
+
+    # ------------------------------------------------------------------------- administration
+
+    def _partitions(self, request: SharePartitionsRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is None:
+            answer = SharePartitionsAnswer(ErrorCode.GROUP_ID_NOT_FOUND)
+            return self._groups.not_found(waiter, answer)
+        answer = SharePartitionsAnswer(ErrorCode.NONE, group.state_partitions.initialized)
+        return told(waiter, answer, group.recorded_end)
+
+    def _begin_states_anew(self, request: NewStatesRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is None:
+            return self._groups.not_found(waiter, NewStatesAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
+        error = ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP
+        if self._groups.is_being_deleted(request.group_id, now):
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # a state could be deleted at once
+        if error is not ErrorCode.NONE:
+            return told(waiter, NewStatesAnswer(error), group.recorded_end)
+        draft = ShareDraft(group)
+        draft.begin_states_anew(request.partitions)
+        answer = NewStatesAnswer(ErrorCode.NONE, draft.epoch)
+        return Step(draft.records, [Reply(waiter, answer)])
+
+    def _delete(self, request: ShareDeletionRequest, waiter: Waiter, now: Now) -> Step:
         group = self._groups.find(request.group_id, ShareGroup)
         if group is None:
             return self._groups.not_found(waiter, ShareDeletionAnswer(ErrorCode.NONE))
+        return self._give_up_states(group, None, waiter, now)
+
+    def _delete_states(self, request: StatesDeletionRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.find(request.group_id, ShareGroup)
+        if group is None:
+            answer = ShareDeletionAnswer(ErrorCode.GROUP_ID_NOT_FOUND)
+            return self._groups.not_found(waiter, answer)
+        return self._give_up_states(group, request.topic_ids, waiter, now)
+
+    def _give_up_states(
+        self, group: ShareGroup, topic_ids: frozenset[bytes] | None, waiter: Waiter, now: Now
+    ) -> Step:
+        """Also close the group for a while, or a member could have states initialized that are
+        deleted then."""
         if not group.is_empty:
             answer = ShareDeletionAnswer(ErrorCode.NON_EMPTY_GROUP)
             return told(waiter, answer, group.recorded_end)
         draft = ShareDraft(group)
-        answer = ShareDeletionAnswer(ErrorCode.NONE, draft.give_up_states())
+        answer = ShareDeletionAnswer(ErrorCode.NONE, draft.give_up_states(topic_ids))
         if not draft.records:
-            self._groups.deletion_begun(request.group_id, now)
+            self._groups.deletion_begun(group.group_id, now)
             return told(waiter, answer, group.recorded_end)
         (record,) = draft.records
         return Step([NotedRecord.of(record, PartialDeletion())], [Reply(waiter, answer)])

@@ -84,6 +84,47 @@ class ShareDeletionRequest(GroupRequest[ShareDeletionAnswer]):
     cannot join for a while. So the states can be deleted, and then the group."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatesDeletionRequest(GroupRequest[ShareDeletionAnswer]):
+    """As ``ShareDeletionRequest``, for the topics with these ids. The group stays."""
+
+    topic_ids: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StatesDeletedRequest(GroupRequest[None]):
+    """The share coordinator has no state of these topics any more."""
+
+    topic_ids: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class NewStatesAnswer:
+    error: ErrorCode
+    state_epoch: int = 0
+    """No state of the group has had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewStatesRequest(GroupRequest[NewStatesAnswer]):
+    """The states of these share partitions are about to be set anew. Some may not exist yet. The
+    group must be empty."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionsAnswer:
+    error: ErrorCode
+    partitions: Partitions | None = None
+    """None: there is no such group."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionsRequest(GroupRequest[SharePartitionsAnswer]):
+    """The share partitions of a group whose states are initialized."""
+
+
 class DescribedShareMember(NamedTuple):
     member_id: str
     rack_id: str | None

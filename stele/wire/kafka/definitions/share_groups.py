@@ -1,5 +1,5 @@
-"""The APIs of share groups (KIP-932): of their members (76 to 79), and of brokers that keep their
-state at share coordinators (83 to 87)."""
+"""The APIs of share groups (KIP-932): of their members (76 to 79), of brokers that keep their state
+at share coordinators (83 to 87), and of administrators (90 to 92)."""
 
 TEXT = """\
 api 76 ShareGroupHeartbeat 1-1 flexible 0+
@@ -231,4 +231,63 @@ response
       leader_epoch int32
       start_offset int64
       delivery_complete_count int32 @1+ =-1
+
+api 90 DescribeShareGroupOffsets 0-1 flexible 0+
+request
+  groups [DescribeShareGroupOffsetsRequestGroup]
+    group_id string
+    topics [DescribeShareGroupOffsetsRequestTopic]?
+      topic_name string
+      partitions [int32]
+response
+  throttle_time_ms int32
+  groups [DescribeShareGroupOffsetsResponseGroup]
+    group_id string
+    topics [DescribeShareGroupOffsetsResponseTopic]
+      topic_name string
+      topic_id uuid
+      partitions [DescribeShareGroupOffsetsResponsePartition]
+        partition_index int32
+        start_offset int64
+        leader_epoch int32
+        lag int64 @1+ =-1
+        error_code int16
+        error_message string?
+    error_code int16
+    error_message string?
+
+api 91 AlterShareGroupOffsets 0-0 flexible 0+
+request
+  group_id string
+  topics [AlterShareGroupOffsetsRequestTopic]
+    topic_name string
+    partitions [AlterShareGroupOffsetsRequestPartition]
+      partition_index int32
+      start_offset int64
+response
+  throttle_time_ms int32
+  error_code int16
+  error_message string?
+  responses [AlterShareGroupOffsetsResponseTopic]
+    topic_name string
+    topic_id uuid
+    partitions [AlterShareGroupOffsetsResponsePartition]
+      partition_index int32
+      error_code int16
+      error_message string?
+
+api 92 DeleteShareGroupOffsets 0-0 flexible 0+
+request
+  group_id string
+  topics [DeleteShareGroupOffsetsRequestTopic]
+    topic_name string
+response
+  throttle_time_ms int32
+  error_code int16
+  error_message string?
+  responses [DeleteShareGroupOffsetsResponseTopic]
+    topic_name string
+    topic_id uuid
+    error_code int16
+    error_message string?
 """

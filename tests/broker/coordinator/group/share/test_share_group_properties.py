@@ -12,9 +12,13 @@ from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.share.records import ShareKind, share_tombstone
 from broker.coordinator.group.share.types import (
     Initialization,
+    NewStatesAnswer,
+    NewStatesRequest,
     ShareDescribeAnswer,
     ShareDescribeRequest,
     ShareHeartbeatAnswer,
+    StatesDeletedRequest,
+    StatesDeletionRequest,
 )
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import Cluster, Pairs, pairs
@@ -122,6 +126,23 @@ class ShareGroupLife(RuleBasedStateMachine):
     @rule()
     def delete_group(self) -> None:
         self.bench.ask_deletion_of_group()
+
+    @rule(name=st.sampled_from(NAMES))
+    def begin_states_anew(self, name: str) -> None:
+        if name in self.cluster.counts:
+            topic_id = self.cluster.id_of(name)
+            heard = self.bench.ask(NewStatesRequest("g", {topic_id: frozenset({0})}))
+            for answer in heard.told:
+                if isinstance(answer, NewStatesAnswer) and answer.error is ErrorCode.NONE:
+                    assert answer.state_epoch > self.epoch
+
+    @rule(name=st.sampled_from(NAMES), is_done=st.booleans())
+    def delete_states(self, name: str, is_done: bool) -> None:
+        if name in self.cluster.counts:
+            topic_ids = frozenset({self.cluster.id_of(name)})
+            self.bench.ask(StatesDeletionRequest("g", topic_ids))
+            if is_done:
+                self.bench.ask(StatesDeletedRequest("g", topic_ids))
 
     @rule()
     def settle(self) -> None:

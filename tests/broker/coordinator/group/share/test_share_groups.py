@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.registry import DELETION_MS
 from broker.coordinator.group.types import GroupState, JoinAnswer
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import INTERVAL_MS, SESSION_MS, Cluster, pairs
@@ -246,4 +247,64 @@ def test_a_deleted_share_group_is_gone(bench: ShareBench) -> None:
     assert bench.delete() is ErrorCode.NONE
     assert bench.described_share().error is ErrorCode.GROUP_ID_NOT_FOUND
     bench.reload()
+    assert bench.described_share().error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_states_are_set_anew_in_an_epoch_of_their_own(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    some = {bench.cluster.id_of("t"): frozenset({0})}
+    assert bench.new_states(some).error is ErrorCode.NON_EMPTY_GROUP
+    a.leave()
+    before = bench.described_share().epoch
+    epochs = [bench.new_states(some).state_epoch for _ in range(3)]
+    assert epochs == [before + 1, before + 2, before + 3]
+    bench.reload()
+    assert bench.new_states(some).state_epoch == before + 4
+
+
+def test_a_state_that_is_set_first_is_initialized_then(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    a.leave()
+    some = {bench.cluster.id_of("u"): frozenset({1})}
+    before = bench.share_partitions()
+    assert bench.new_states(some).error is ErrorCode.NONE
+    assert bench.share_partitions() == before
+    bench.initialize_all(some)
+    assert bench.share_partitions() == {**before, **some}
+
+
+def test_a_deleted_state_is_initialized_anew(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a", ("t", "u"))
+    settled(bench, a)
+    t, u = bench.cluster.id_of("t"), bench.cluster.id_of("u")
+    assert bench.delete_states(t).error is ErrorCode.NON_EMPTY_GROUP
+    a.leave()
+    for _ in range(2):  # the answer may be lost
+        assert bench.delete_states(t, bytes(16)).states == {t: frozenset(range(4))}
+    assert set(bench.share_partitions()) == {u}
+    assert a.join() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert bench.new_states({t: frozenset({0})}).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.states_deleted(t)
+    assert bench.delete_states(t).states == {}
+    bench.pass_time(DELETION_MS)
+    settled(bench, a)
+    assert a.owned == bench.cluster.pairs_of(["t", "u"])
+
+
+def test_the_states_of_a_deleted_topic_need_no_deletion(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a", ("t", "u"))
+    settled(bench, a)
+    a.leave()
+    t = bench.cluster.id_of("t")
+    assert bench.delete_states(t).states == {t: frozenset(range(4))}
+    bench.cluster.delete("t")
+    assert bench.delete_states(t).states == {}
+
+
+def test_there_are_no_states_without_a_group(bench: ShareBench) -> None:
+    assert bench.new_states({}).error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.delete_states(bytes(16)).error is ErrorCode.GROUP_ID_NOT_FOUND
+    bench.states_deleted(bytes(16))
     assert bench.described_share().error is ErrorCode.GROUP_ID_NOT_FOUND
