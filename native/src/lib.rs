@@ -9,14 +9,16 @@ mod check;
 mod columns;
 mod decode;
 mod head;
+mod murmur;
+mod outgoing;
 mod stored;
 mod varint;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
 /// Changes with the functions, so that a module that was built before is told from the right one.
-const REVISION: u32 = 3;
+const REVISION: u32 = 4;
 
 /// Inputs from here on are worked on without the lock of the interpreter.
 const LARGE_BYTES: usize = 64 * 1024;
@@ -131,11 +133,64 @@ fn stored_records<'py>(
     stored::records(data, count, &record)
 }
 
+/// See `stele.producer.partitioner.murmur2`.
+#[pyfunction]
+fn murmur2(key: &[u8]) -> u32 {
+    murmur::murmur2(key)
+}
+
+/// See `stele.producer.runs.divide`.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn divide<'py>(
+    records: Bound<'py, PyList>,
+    start: usize,
+    topic: Bound<'py, PyString>,
+    partition_count: u32,
+    room_bytes: i64,
+    largest_bytes: usize,
+    keyless_partition: Option<i64>,
+    keyless_bytes: i64,
+    longest_key_bytes: usize,
+) -> PyResult<outgoing::Run<'py>> {
+    let limits = outgoing::Limits {
+        partition_count,
+        room_bytes: usize::try_from(room_bytes).unwrap_or(0),
+        largest_bytes,
+        keyless_partition,
+        keyless_bytes,
+        longest_key_bytes,
+    };
+    outgoing::divide(&records, start, &topic, &limits)
+}
+
+/// See `stele.wire.record.encode_records`.
+#[pyfunction]
+fn encode_records<'py>(
+    records: Bound<'py, PyList>,
+    start: usize,
+    delta: i64,
+    base_ms: Option<i64>,
+    room_bytes: i64,
+    now_ms: i64,
+) -> Option<outgoing::Encoded<'py>> {
+    let batch = outgoing::Batch {
+        delta,
+        base_ms,
+        room_bytes,
+        now_ms,
+    };
+    outgoing::encode_records(&records, start, &batch)
+}
+
 #[pymodule]
 fn stele_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("REVISION", REVISION)?;
     module.add_function(wrap_pyfunction!(whole_records, module)?)?;
     module.add_function(wrap_pyfunction!(decode_records, module)?)?;
     module.add_function(wrap_pyfunction!(decode_columns, module)?)?;
-    module.add_function(wrap_pyfunction!(stored_records, module)?)
+    module.add_function(wrap_pyfunction!(stored_records, module)?)?;
+    module.add_function(wrap_pyfunction!(murmur2, module)?)?;
+    module.add_function(wrap_pyfunction!(divide, module)?)?;
+    module.add_function(wrap_pyfunction!(encode_records, module)?)
 }

@@ -83,3 +83,22 @@ impl<'a> Cursor<'a> {
 pub fn from_zigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
+
+fn to_zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+pub fn put_varint(out: &mut Vec<u8>, value: i64) {
+    let mut left = to_zigzag(value);
+    while left > 0x7f {
+        out.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    out.push(left as u8);
+}
+
+/// The number of bytes that `put_varint` writes.
+pub fn varint_size(value: i64) -> usize {
+    let bits = 64 - (to_zigzag(value) | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}

@@ -17,9 +17,16 @@ from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.producer.idempotence import Entry, Lane
 from stele.records import RecordMetadata
-from stele.wire.batch import BatchBuilder, Header, decode, record_size_bound, stamp_producer
+from stele.wire.batch import (
+    NO_TIMESTAMP,
+    BatchBuilder,
+    Header,
+    decode,
+    record_size_bound,
+    stamp_producer,
+)
 from stele.wire.compression import Compression
-from stele.wire.record import EncodedRecords
+from stele.wire.record import EncodedRecords, OutgoingRecord
 
 Delivery = asyncio.Future[RecordMetadata]
 
@@ -51,9 +58,10 @@ class PendingBatch:
         self.memory = 0  # the bytes of buffer.memory that it uses
         self.is_closed = False  # it takes no more records
         self.is_sticky = False  # it has records that could have gone to any partition
-        # One for each record; none for records that came encoded together, which have no futures.
-        self._futures: list[Delivery] = []
-        self._timestamps_ms: list[int] = []
+        # By the number of the record. None: nobody waits for it. So it is for all records behind
+        # the last one here, too.
+        self._futures: list[Delivery | None] = []
+        self._timestamps_ms: list[int] = []  # of the records with futures
         self._encoded = bytearray()
         self._stamped: tuple[int, int, int] | None = None
 
@@ -72,9 +80,22 @@ class PendingBatch:
         assert self.builder is not None
         self.builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
         if future is not None:
+            if (missing := self.record_count - len(self._futures)) > 0:
+                self._futures += [None] * missing
+                self._timestamps_ms += [NO_TIMESTAMP] * missing
             self._futures.append(future)
             self._timestamps_ms.append(timestamp_ms)
         self.record_count += 1
+
+    def extend(
+        self, records: list[OutgoingRecord], start: int, limit_bytes: int, now_ms: int
+    ) -> int:
+        """Add records that nobody waits for. As ``BatchBuilder.extend``. Returns how many."""
+        assert self.builder is not None
+        count, bounds = self.builder.extend(records, start, limit_bytes, now_ms)
+        self.record_count += count
+        self.memory += bounds
+        return count
 
     def fill(self, records: EncodedRecords) -> None:
         """Set the records of the batch. It takes no more records."""
@@ -110,7 +131,7 @@ class PendingBatch:
         for number, record in enumerate(decode(self._encoded)):
             half = first if number < middle else second
             headers = list(record.headers)
-            future = self._futures[number] if self._futures else None
+            future = self._futures[number] if number < len(self._futures) else None
             half.append(record.key, record.value, record.timestamp_ms, headers, future)
             half.memory += record_size_bound(record.key, record.value, headers)
         for half in (first, second):
@@ -121,7 +142,7 @@ class PendingBatch:
     def succeed(self, base_offset: int, log_append_time_ms: int) -> None:
         topic, partition = self.partition
         for i, future in enumerate(self._futures):
-            if not future.done():
+            if future is not None and not future.done():
                 timestamp_ms = (
                     log_append_time_ms if log_append_time_ms >= 0 else self._timestamps_ms[i]
                 )
@@ -132,7 +153,7 @@ class PendingBatch:
         """Fail all records. The producer raises the error in ``flush`` and ``close``, in case
         nobody looks at the futures."""
         for future in self._futures:
-            if not future.done():
+            if future is not None and not future.done():
                 future.set_exception(cause)
                 future.exception()
 
@@ -245,6 +266,13 @@ class Accumulator:
         otherwise small records could keep a large one waiting for ever."""
         return bool(self._room_waiters) or not self.has_room(size)
 
+    @property
+    def room_bytes(self) -> int:
+        """The bytes that records may take without a wait."""
+        if self._room_waiters:
+            return 0
+        return self._config.buffer_memory - self.used_bytes
+
     def check_room(self, size: int) -> None:
         """Raises BufferFullError if the record had to wait for room."""
         if self.must_wait(size):
@@ -276,7 +304,7 @@ class Accumulator:
         headers: Sequence[Header],
         size: int,
         now: float,
-        future: Delivery,
+        future: Delivery | None,
     ) -> tuple[PendingBatch, bool]:
         """Add a record. Returns its batch, and whether the sender should look at the queue."""
         waiting = queue.waiting
@@ -287,7 +315,7 @@ class Accumulator:
             batch = None
             news = True
         if batch is None:
-            batch = PendingBatch(queue.partition, now, self._next_serial)
+            batch = self._new_batch(queue, now)
             batch.append(key, value, timestamp_ms, headers, future)
             self._add(queue, batch)
             news = True
@@ -297,17 +325,53 @@ class Accumulator:
         self._used_bytes += size
         return batch, news
 
+    def reserve(self, size: int) -> None:
+        """Count the memory of records that are put into batches next."""
+        self._used_bytes += size
+
+    def append_run(
+        self,
+        queue: PartitionQueue,
+        records: list[OutgoingRecord],
+        now_ms: int,
+        now: float,
+        *,
+        may_stick: bool,
+    ) -> bool:
+        """Add records that nobody waits for, and for which memory is reserved. Returns whether the
+        sender should look at the queue. ``may_stick``: some could have gone to any partition."""
+        waiting = queue.waiting
+        start = 0
+        news = False
+        while start < len(records):
+            is_open = bool(waiting) and not waiting[-1].is_closed
+            batch = waiting[-1] if is_open else self._new_batch(queue, now)
+            count = batch.extend(records, start, queue.batch_size, now_ms)
+            if may_stick and not batch.is_sticky:
+                added = records[start : start + count]
+                batch.is_sticky = any(each[2] is None and each[5] is None for each in added)
+            start += count
+            if not is_open:
+                self._add(queue, batch)
+            news |= not is_open
+            if start < len(records):
+                batch.is_closed = news = True
+        return news
+
     def append_encoded(
         self, queue: PartitionQueue, records: EncodedRecords, size: int, now: float
     ) -> None:
         """Append a batch of its own for these records."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
-        batch = PendingBatch(queue.partition, now, self._next_serial)
+        batch = self._new_batch(queue, now)
         batch.fill(records)
         self._add(queue, batch)
         batch.memory += size
         self._used_bytes += size
+
+    def _new_batch(self, queue: PartitionQueue, now: float) -> PendingBatch:
+        return PendingBatch(queue.partition, now, self._next_serial)
 
     def _add(self, queue: PartitionQueue, batch: PendingBatch) -> None:
         """It has a record by now: a batch that has none cannot be sent."""

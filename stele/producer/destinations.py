@@ -7,13 +7,15 @@ from stele.cluster.view import ClusterView, KnownTopic
 from stele.config import ProducerConfig
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
-from stele.producer.accumulator import PartitionQueue, PendingBatch
+from stele.producer.accumulator import Accumulator, PartitionQueue, PendingBatch
 from stele.producer.idempotence import Lane
 from stele.producer.partitioner import (
     StickyPartitioner,
     partition_of_hash,
     remembered_partition_of,
 )
+from stele.producer.runs import divide, topic_of
+from stele.wire.record import OutgoingRecord
 
 
 class TopicUnknownError(SteleError):
@@ -57,11 +59,53 @@ class Destinations:
     def _choose(self, view: KnownTopic, key: bytes | None, size: int) -> int:
         if key is not None:
             return remembered_partition_of(key, len(view.partitions))
+        return self._sticky_of(view).choose(view.available or sorted(view.partitions), size)
+
+    def _sticky_of(self, view: KnownTopic) -> StickyPartitioner:
         sticky = self._sticky.get(view.name)
         if sticky is None:
             sticky = StickyPartitioner(self._view.world.rng, self._config.batch_size)
             self._sticky[view.name] = sticky
-        return sticky.choose(view.available or sorted(view.partitions), size)
+        return sticky
+
+    def take_run(
+        self,
+        buffer: Accumulator,
+        records: list[OutgoingRecord],
+        start: int,
+        now_ms: int,
+        now: float,
+    ) -> tuple[int, bool]:
+        """Put the run that begins at ``start`` into batches. Returns the number of its records, and
+        whether the sender should look at their queues. 0: the first record has to go alone."""
+        topic = topic_of(records[start])
+        view = None if topic is None else self._view.topic(topic)
+        if topic is None or view is None or not view.partitions:
+            return 0, False
+        count = len(view.partitions)
+        if max(view.partitions) != count - 1:  # the numbers between are not known yet
+            return 0, False
+        sticky, available = self._sticky_of(view), view.available or sorted(view.partitions)
+        keyless_partition, keyless_bytes = sticky.stay(available)
+        run = divide(
+            records,
+            start,
+            topic,
+            partition_count=count,
+            room_bytes=buffer.room_bytes,
+            largest_bytes=buffer.largest_record_bytes,
+            keyless_partition=keyless_partition,
+            keyless_bytes=keyless_bytes,
+        )
+        if run.keyless_size:
+            sticky.choose(available, run.keyless_size)
+        buffer.reserve(run.size)
+        news = False
+        for partition, group in run.by_partition.items():
+            queue = self.queue_for(topic, None, partition, 0)
+            may_stick = bool(run.keyless_size) and partition == keyless_partition
+            news |= buffer.append_run(queue, group, now_ms, now, may_stick=may_stick)
+        return run.record_count, news
 
     def _new_queue(self, name: TopicPartition) -> PartitionQueue:
         lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)

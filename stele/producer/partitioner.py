@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from stele.wire import native
 from stele.world import Rng
 
 MURMUR_SEED: Final = 0x9747B28C
@@ -22,6 +23,8 @@ _MASK: Final = 0xFFFFFFFF
 
 def murmur2(data: bytes) -> int:
     """The unsigned 32-bit hash of ``data`` (Java's ``Utils.murmur2`` returns it signed)."""
+    if native.NATIVE is not None:
+        return native.NATIVE.murmur2(data)
     words = len(data) >> 2
     return _finished(_mixed(MURMUR_SEED ^ len(data), data, 0, words), data[words * 4 :])
 
@@ -114,8 +117,15 @@ class StickyPartitioner:
         self._current = -1
         self._left_bytes = 0
 
+    def stay(self, available: Sequence[int]) -> tuple[int | None, int]:
+        """The partition that ``choose`` chooses next, and until how many more bytes. The last
+        record may go beyond. None: ``choose`` moves on next."""
+        if self._left_bytes <= 0 or self._current not in available:
+            return None, 0
+        return self._current, self._left_bytes
+
     def choose(self, available: Sequence[int], size_bytes: int) -> int:
-        """The partition for a record of ``size_bytes``. It has a leader."""
+        """The partition for records of together ``size_bytes``. It has a leader."""
         if self._left_bytes <= 0 or self._current not in available:
             self.move_on(available)
         self._left_bytes -= size_bytes

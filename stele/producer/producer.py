@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from itertools import islice
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -36,7 +37,7 @@ from stele.producer.sender import Sender
 from stele.producer.transaction_state import PreparedTransaction
 from stele.producer.transactional import Transactional
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
-from stele.wire.record import EncodedRecords
+from stele.wire.record import EncodedRecords, OutgoingRecord
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class Producer:
 
     async def send_into(
         self,
-        future: Delivery,
+        future: Delivery | None,
         topic: str,
         value: bytes | None,
         key: bytes | None,
@@ -162,7 +163,7 @@ class Producer:
         timestamp_ms: int | None,
         partition: int | None,
     ) -> None:
-        """As ``send``, with a future of the caller."""
+        """As ``send``, with a future of the caller, or none."""
         self._check_open()
         transaction = self._transaction_number()
         record = new_record(topic, value, key, headers, timestamp_ms, partition)
@@ -194,12 +195,38 @@ class Producer:
 
         >>> await producer.send_all(ProducerRecord("orders", line) for line in lines)
         """
-        nobody: Delivery = asyncio.get_running_loop().create_future()
-        nobody.cancel()  # it is done, so its result is never set
-        for number, (topic, value, key, headers, timestamp_ms, partition) in enumerate(records, 1):
-            await self.send_into(nobody, topic, value, key, headers, timestamp_ms, partition)
-            if number % _RECORDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+        rest = iter(records)
+        accepted: list[OutgoingRecord] = []
+        while len(accepted) == _RECORDS_PER_TURN or not accepted:
+            accepted = []
+            try:
+                for record in islice(rest, _RECORDS_PER_TURN):
+                    accepted.append(record)
+            except Exception:
+                await self._send_each(accepted)
+                raise
+            if not accepted:
+                return
+            await self._send_each(accepted)
+            await asyncio.sleep(0)
+
+    async def _send_each(self, records: list[OutgoingRecord]) -> None:
+        """Accept records, as many at a time as make a run."""
+        start = 0
+        while start < len(records):
+            self._check_open()
+            self._transaction_number()
+            clock = self._world.clock
+            count, news = self._destinations.take_run(
+                self._accumulator, records, start, clock.time_ms(), clock.monotonic()
+            )
+            if not count:
+                topic, value, key, headers, timestamp_ms, partition = records[start]
+                await self.send_into(None, topic, value, key, headers, timestamp_ms, partition)
+                count = 1
+            elif news:
+                self._started().wake()
+            start += count
 
     async def send_encoded(
         self, topic: str, records: EncodedRecords, partition: int | None = None
@@ -243,7 +270,7 @@ class Producer:
         self.take(future, record)
         return future
 
-    def take(self, future: Delivery, record: NewRecord) -> None:
+    def take(self, future: Delivery | None, record: NewRecord) -> None:
         """Put a record into a batch. There is room for it. Raises TopicUnknownError."""
         self._check_open()
         self._transaction_number()

@@ -39,9 +39,11 @@ from stele.wire.record import (
     VARINTS,
     EncodedRecords,
     Header,
+    OutgoingRecord,
     Record,
     decode_records,
     encode_headers,
+    encode_records,
     encode_varint,
     record_size_bound,
 )
@@ -433,6 +435,30 @@ class BatchBuilder:
         self._parts = [records.body]
         self._last_delta = records.record_count - 1
         self._base_timestamp_ms = self._max_timestamp_ms = records.timestamp_ms
+
+    def extend(
+        self, records: list[OutgoingRecord], start: int, limit_bytes: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Add records from ``start`` on while the batch stays within ``limit_bytes``. An empty one
+        takes a record of any size. Returns how many it took, and the sum of their bounds."""
+        run = encode_records(
+            records,
+            start,
+            delta=self._last_delta + 1,
+            base_ms=self._base_timestamp_ms if self.record_count else None,
+            room_bytes=limit_bytes - self.size_bytes,
+            now_ms=now_ms,
+        )
+        if run is None:
+            return 0, 0
+        newest_ms = max(self._max_timestamp_ms, run.newest_ms)
+        self._max_timestamp_ms = newest_ms if self.record_count else run.newest_ms
+        self._base_timestamp_ms = run.base_ms
+        self._parts.append(run.body)
+        self.size_bytes += len(run.body)
+        self._last_delta += run.record_count
+        self.record_count += run.record_count
+        return run.record_count, run.size_bounds
 
     def append_record(self, record: Record) -> None:
         """Add a record at its own offset."""

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from stele.errors import ConfigError
 
-REVISION: Final = 3
+REVISION: Final = 4
 """As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
 
 VARIABLE: Final = "STELE_NATIVE"
@@ -70,6 +70,37 @@ class Native(Protocol):
 
     def stored_records(self, data: bytes, count: int, record: type[T]) -> list[T] | None:
         """As that function of ``storage.compaction``. None as for ``decode_records``."""
+        ...
+
+    def murmur2(self, key: bytes) -> int:
+        """As that function of ``stele.producer.partitioner``."""
+        ...
+
+    def divide(
+        self,
+        records: list[tuple[Any, ...]],
+        start: int,
+        topic: str,
+        partition_count: int,
+        room_bytes: int,
+        largest_bytes: int,
+        keyless_partition: int | None,
+        keyless_bytes: int,
+        longest_key_bytes: int,
+    ) -> tuple[int, int, int, dict[int, list[tuple[Any, ...]]]]:
+        """As that function of ``stele.producer.runs``."""
+        ...
+
+    def encode_records(
+        self,
+        records: list[tuple[Any, ...]],
+        start: int,
+        delta: int,
+        base_ms: int | None,
+        room_bytes: int,
+        now_ms: int,
+    ) -> tuple[bytes, int, int, int, int] | None:
+        """As ``record.encode_records``. None: a record is not plain, or the batch has no room."""
         ...
 
 

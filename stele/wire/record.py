@@ -7,7 +7,8 @@ is the length -1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
 
 from stele.wire import native
 from stele.wire.batch_errors import CorruptBatchError
@@ -27,6 +28,11 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
+
+
+OutgoingRecord = tuple[Any, ...]
+"""A record that goes into a batch. Its first five fields are the topic, the value, the key, the
+headers and the time, which may be None."""
 
 
 class EncodedRecords(NamedTuple):
@@ -81,6 +87,64 @@ def record_size_bound(
     for name, content in headers:
         size += 10 + len(name) * 4 + (0 if content is None else len(content))
     return size
+
+
+class EncodedRun(NamedTuple):
+    """Records as the body of a batch goes on with them."""
+
+    body: bytes
+    record_count: int
+    size_bounds: int
+    """The sum of the records' ``record_size_bound``."""
+    base_ms: int
+    """The time of the first record of the batch."""
+    newest_ms: int
+    """The greatest time of these records."""
+
+
+def encode_records(
+    records: list[OutgoingRecord],
+    start: int,
+    *,
+    delta: int,
+    base_ms: int | None,
+    room_bytes: int,
+    now_ms: int,
+) -> EncodedRun | None:
+    """The records from ``start`` on that a batch has room for. None: it has room for none.
+
+    The first one gets the offset ``delta`` in the batch. ``base_ms`` is the base timestamp of the
+    batch; None: the batch is empty, and takes one record of any size. Records without a time get
+    ``now_ms``.
+    """
+    if native.NATIVE is not None:
+        sound = native.NATIVE.encode_records(records, start, delta, base_ms, room_bytes, now_ms)
+        if sound is not None:
+            return EncodedRun._make(sound)
+    parts: list[Buffer] = []
+    count = size_bytes = size_bounds = 0
+    times: list[int] = []
+    for _, value, key, headers, own_ms, *_ in islice(records, start, None):
+        bound = record_size_bound(key, value, headers)
+        if base_ms is not None and size_bytes + bound > room_bytes:
+            break
+        time_ms = now_ms if own_ms is None else own_ms
+        if base_ms is None:
+            base_ms = time_ms
+        head = b"\x00" + encode_varint(time_ms - base_ms) + encode_varint(delta + count)
+        head += b"\x01" if key is None else encode_varint(len(key))
+        value_prefix = b"\x01" if value is None else encode_varint(len(value))
+        tail = encode_headers(headers) if headers else b"\x00"
+        size = len(head) + len(key or b"") + len(value_prefix) + len(value or b"") + len(tail)
+        prefix = encode_varint(size)
+        parts += (prefix, head, key or b"", value_prefix, value or b"", tail)
+        size_bytes += len(prefix) + size
+        size_bounds += bound
+        times.append(time_ms)
+        count += 1
+    if base_ms is None or not times:
+        return None
+    return EncodedRun(b"".join(parts), count, size_bounds, base_ms, max(times))
 
 
 # ------------------------------------------------------------------------------ decoding
