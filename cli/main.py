@@ -35,6 +35,7 @@ from cli import (
     reassign,
     server,
     sim,
+    size,
     spark,
     telemetry,
     tokens,
@@ -94,6 +95,7 @@ app.add_typer(explain.app, name="explain")
 app.command("whatif")(whatif.whatif)
 app.add_typer(log_dump.app, name="log")
 app.add_typer(perf.app, name="perf")
+app.command("size")(size.size)
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)
 app.add_typer(drill.app, name="drill")

@@ -50,23 +50,29 @@ def duration_ms(text: str) -> int:
     return total_s * 1000 + int(fraction.ljust(3, "0")[:3] or "0")
 
 
+def length_ms(text: str) -> int:
+    """The length of ``10m``, ``1d12h`` or ``PnDTnHnMnS``. Raises UsageError."""
+    if text[:1] in ("P", "p"):
+        return duration_ms(text)
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is no length of time: give one such as 3d, 12h or 1d12h")
+    days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+
+
 def begin_ms(text: str, now_ms: int) -> int:
     """The time from which on records are wanted: ``10m`` or ``1d12h`` before now, ``PnDTnHnMnS``
     before now, a time, a day, or milliseconds since 1970. Raises UsageError."""
     if text.isdecimal():
         return int(text)
-    if found := _AGE.fullmatch(text):
-        days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
-        age_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
-    elif text[:1] in ("P", "p"):
-        age_ms = duration_ms(text)
-    elif re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+    if _AGE.fullmatch(text) or text[:1] in ("P", "p"):
+        return max(now_ms - length_ms(text), 0)
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         return timestamp_ms(f"{text}T00:00:00")
-    elif _DATETIME.fullmatch(text):
+    if _DATETIME.fullmatch(text):
         return timestamp_ms(text)
-    else:
-        raise UsageError(
-            f"{text!r} is no time: give an age such as 10m, 2h or 1d12h, a day such as 2026-11-24, "
-            "or YYYY-MM-DDThh:mm:ss, with ±hh:mm if it is not in UTC"
-        )
-    return max(now_ms - age_ms, 0)
+    raise UsageError(
+        f"{text!r} is no time: give an age such as 10m, 2h or 1d12h, a day such as 2026-11-24, "
+        "or YYYY-MM-DDThh:mm:ss, with ±hh:mm if it is not in UTC"
+    )
