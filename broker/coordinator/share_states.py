@@ -96,7 +96,7 @@ class ShareStates:
             try:
                 return await ask_coordinator(self._coordinators, number, request)
             except ApiError as error:
-                return StateAnswer(error.code, error.message or None)
+                return StateAnswer(error.code, error.message)
         item = _Item(request, asyncio.get_running_loop().create_future())
         self._batches.add(leader, item)
         return await item.answer

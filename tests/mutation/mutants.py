@@ -24,6 +24,8 @@ class Room:
     sources: tuple[str, ...]  # patterns below ROOT
     tests: tuple[str, ...]
     without: tuple[str, ...] = ()  # patterns, too: another room has these, or nothing decides here
+    counting: tuple[str, ...] = ()
+    """Tests that count calls, by how their ids begin. They are left out: a probe is a call, too."""
 
     @property
     def paths(self) -> list[str]:
@@ -57,6 +59,17 @@ ROOMS = (
         ),
     ),
     Room("share", ("broker/share/*.py",), ("tests/broker/share",)),
+    Room("sharing", ("broker/sharing/*.py",), ("tests/broker/sharing",)),
+    Room(
+        "share_states",
+        ("broker/coordinator/share/*.py", "broker/coordinator/share*.py"),
+        ("tests/broker/coordinator/share", "tests/broker/coordinator/test_share_states.py"),
+    ),
+    Room(
+        "share_groups",
+        ("broker/coordinator/group/share/*.py",),
+        ("tests/broker/coordinator/group/share",),
+    ),
     Room(
         "sessions",
         ("broker/replication/fetch_session.py",),
@@ -86,6 +99,10 @@ ROOMS = (
         "service",
         ("broker/service/*.py",),
         ("tests/broker/service", "tests/broker/api", "tests/broker/grpc"),
+        counting=(
+            "tests/broker/api/test_hostile_clients.py",
+            "tests/broker/grpc/test_grpc_turns.py",
+        ),
     ),
     Room("gateway", ("broker/gateway/*.py",), ("tests/broker/gateway",)),
     Room(

@@ -108,7 +108,11 @@ def _footprints(
     """Of the room's tests, by their ids. Raises TestsError where one fails."""
     found: dict[str, Footprint] = {}
     unknown: list[Job] = []
-    own = [item for item in tests.items if item.nodeid.startswith(room.tests)]
+    own = [
+        item
+        for item in tests.items
+        if item.nodeid.startswith(room.tests) and not item.nodeid.startswith(room.counting)
+    ]
     for file, items in itertools.groupby(own, key=lambda item: item.path):
         kept = cache.get(file)
         if kept is None:

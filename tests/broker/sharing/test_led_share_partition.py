@@ -218,6 +218,39 @@ async def test_a_drop_refuses_what_waits_for_a_write() -> None:
 
 
 @virtual
+async def test_a_drop_ends_a_load_and_counts_once() -> None:
+    bench = SharingBench()
+    bench.log.append()
+    bench.states.gate = asyncio.Event()
+    led = bench.lead()
+    await until(lambda: bool(bench.states.asked))
+    led.drop(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))
+    led.drop(ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "it was deleted"))
+    bench.states.gate.set()
+    await asyncio.sleep(1.0)
+    assert led.machine is None
+    assert bench.dropped == [led]
+    assert led.failure is not None
+    assert led.failure.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@virtual
+async def test_a_drop_while_the_log_is_read_delivers_nothing() -> None:
+    bench = SharingBench()
+    bench.log.append()
+    led = await bench.led()
+    bench.log.reading = asyncio.Event()
+    fetching = asyncio.ensure_future(bench.fetch(led))
+    await until(lambda: bool(bench.log.reads))
+    led.drop(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "another"))
+    bench.log.reading.set()
+    delivery = await fetching
+    assert (delivery.acquired, delivery.records) == ([], [])
+    assert delivery.error is not None
+    assert delivery.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@virtual
 async def test_records_come_back_when_their_locks_end_and_for_the_last_time_never() -> None:
     bench = SharingBench(delivery_count_limit=2)
     bench.log.append()
@@ -276,6 +309,19 @@ async def test_deleted_records_are_done() -> None:
     assert led.machine is not None
     assert led.machine.start_offset == 3
     await until(lambda: bench.states.writes[-1].start_offset == 3)
+
+
+@virtual
+async def test_a_start_behind_deleted_records_is_persisted_by_itself() -> None:
+    bench = SharingBench()
+    for _ in range(3):
+        bench.log.append()
+    led = await bench.led()
+    bench.log.start_offset = 2
+    assert await bench.offsets(led) == [2]
+    await until(lambda: bool(bench.states.writes))
+    (write,) = bench.states.writes
+    assert (write.start_offset, write.complete_count, write.batches) == (2, 0, ())
 
 
 @virtual

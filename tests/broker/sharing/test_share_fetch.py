@@ -114,6 +114,9 @@ async def test_a_session_that_has_ended_gets_nothing() -> None:
     session.on_end()
     bench.log.reading.set()
     assert (await fetching).acquired == []
+    bench.log.reads.clear()
+    assert (await bench.fetch(led, session)).acquired == []
+    assert bench.log.reads == [], "nobody could have what is read"
     assert await bench.offsets(led, "n") == [0]
 
 
@@ -160,3 +163,17 @@ async def test_one_answer_has_the_records_of_several_partitions() -> None:
     )
     found = await fetch.run()
     assert [each.acquired[0].last for each in found.values()] == [1, 0]
+
+
+@pytest.mark.parametrize(("max_bytes", "max_records"), [(100, 2), (1, 100)])
+@virtual
+async def test_a_full_answer_reads_no_other_partition(max_bytes: int, max_records: int) -> None:
+    one, other = SharingBench(), SharingBench()
+    other.log.id = other.log.id._replace(partition=4)
+    for bench in (one, other):
+        bench.log.append(2)
+    partitions = [await one.led(), await other.led()]
+    wanted = Wanted(0, max_bytes, max_records, is_strict=True)
+    fetch = ShareFetch(one.session(), partitions, wanted, one.clock, lambda: 100)
+    assert list(await fetch.run()) == [one.log.id]
+    assert other.log.reads == []

@@ -139,7 +139,7 @@ class ShareDraft:
         wanted = {
             each.topic_id: frozenset(range(len(each.partitions)))
             for each in topics
-            if each is not None and each.partitions
+            if each is not None
         }
         new = _without(wanted, known)
         if new:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.registry import DELETION_MS
+from broker.coordinator.group.share.types import ShareDeletionAnswer, ShareDeletionRequest
 from broker.coordinator.group.types import GroupState, JoinAnswer
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import INTERVAL_MS, SESSION_MS, Cluster, pairs
@@ -87,6 +88,16 @@ def test_more_members_than_partitions_share_each(bench: ShareBench) -> None:
     settled(bench, *clients)
     assert [len(each.owned) for each in clients] == [1, 1, 1, 1]
     assert frozenset().union(*(each.owned for each in clients)) == bench.cluster.pairs_of(["u"])
+
+
+def test_an_answer_has_the_assignment_when_it_is_news_or_asked_for(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    assert bench.share_beat("a", a.epoch).assigned is None
+    named = bench.share_beat("a", a.epoch, "t")
+    assert named.assigned is not None
+    assert pairs(named.assigned) == a.owned
+    assert bench.share_beat("a", a.epoch - 1).assigned == named.assigned, "the answer was lost"
 
 
 def test_the_others_get_the_partitions_of_a_member_that_leaves(bench: ShareBench) -> None:
@@ -308,3 +319,40 @@ def test_there_are_no_states_without_a_group(bench: ShareBench) -> None:
     assert bench.delete_states(bytes(16)).error is ErrorCode.GROUP_ID_NOT_FOUND
     bench.states_deleted(bytes(16))
     assert bench.described_share().error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def given_up(bench: ShareBench) -> tuple[set[str], bool]:
+    """The topics whose states have to be deleted before the group, and whether the coordinator has
+    to write that down."""
+    before = len(bench.log)
+    answer = told(bench.ask(ShareDeletionRequest("g")), ShareDeletionAnswer)
+    assert answer.states is not None
+    names = {each for each in bench.cluster.counts if bench.cluster.id_of(each) in answer.states}
+    assert len(names) == len(answer.states)
+    return names, len(bench.log) > before
+
+
+def test_the_states_of_a_group_are_given_up_once(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a", ("t", "u"))
+    settled(bench, a)
+    a.leave()
+    assert given_up(bench) == ({"t", "u"}, True)
+    assert given_up(bench) == ({"t", "u"}, False)
+    bench.reload()
+    assert given_up(bench) == ({"t", "u"}, False)
+    bench.cluster.delete("t")
+    assert given_up(bench) == ({"u"}, True)
+    assert given_up(bench) == ({"u"}, False)
+
+
+@pytest.mark.parametrize("initializes", [True, False])
+def test_states_of_deleted_topics_only_are_given_up(bench: ShareBench, initializes: bool) -> None:
+    """The share coordinator deletes the states. The group must not take the partitions for
+    initialized, or about to be."""
+    bench.initializes = initializes
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    a.leave()
+    bench.cluster.delete("t")
+    assert given_up(bench) == (set(), True)
+    assert given_up(bench) == (set(), False)
