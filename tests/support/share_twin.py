@@ -41,6 +41,7 @@ class Entry:
 
     outcome: int = 0
     holder: Holder | None = None
+    given_s: float = 0.0  # the last time
     until_s: float = 0.0
     count: int = 0
 
@@ -274,6 +275,7 @@ class ShareTwin:
                     continue
                 entry.holder = Holder(request.member_id, session, partition.leader_epoch)
                 entry.until_s = self.cluster.clock.monotonic() + self.lock_s
+                entry.given_s = self.cluster.clock.monotonic()
                 entry.count += 1
                 data.acquired_records.append(
                     share_fetch.AcquiredRecords(offset, offset, entry.count)
