@@ -19,6 +19,7 @@ from cli.output import table_lines
 
 PRINTS_ITS_OWN_FORMAT = {
     *("server", "dev", "demo", "consume", "reassign generate", "spark run"),
+    "share consume",
     *("users add", "users password", "users remove"),
     *("quotas set", "quotas remove", "tokens renew", "tokens expire"),
     *("telemetry subscribe", "telemetry unsubscribe"),
@@ -31,6 +32,7 @@ PLAN = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": 
 ARGUMENTS = {
     "produce": ["t"],
     "consume": ["t"],
+    "share consume": ["g", "--topic", "t"],
     "acls add": ["User:ann", "READ", "topic:t"],
     "acls list": [],
     "acls remove": ["--all"],
