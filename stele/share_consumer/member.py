@@ -74,7 +74,7 @@ class ShareMember:
         self._polled_at_s = self._clock.monotonic()
 
     async def close(self) -> None:
-        heart, self._heart = self._heart, None
+        heart, self._heart, self.failure = self._heart, None, None
         if heart is not None:
             heart.cancel()
             await asyncio.gather(heart, return_exceptions=True)
