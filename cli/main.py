@@ -20,6 +20,7 @@ from cli import (
     certs,
     clients,
     cluster,
+    console,
     consume,
     demo_command,
     dev,
@@ -90,6 +91,7 @@ app.command("clients")(clients.clients)
 app.add_typer(quotas.app, name="quotas")
 app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(tokens.app, name="tokens")
+app.command("console")(console.console)
 app.command("doctor")(doctor.doctor)
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")

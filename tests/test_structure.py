@@ -9,8 +9,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 ROOMS: Final = (
-    "cli", "chaos", "spark", "node", "broker", "controller", "runtime", "security", "raft",
-    "metadata", "storage", "world", "stele",
+    "cli", "chaos", "console", "spark", "node", "broker", "controller", "runtime", "security",
+    "raft", "metadata", "storage", "world", "stele",
 )  # fmt: skip
 
 SIZED: Final = (*ROOMS, "bench", "deploy", "tests")

@@ -11,11 +11,11 @@ import typer
 
 from cli.connection import connect
 from cli.group.offset_file import Offsets, offsets_text, read_offsets
-from cli.group.reset_plan import PartitionOffsets, Place, Target, plan
 from cli.group.selection import check_exist, known_partitions, selected
 from cli.group.times import duration_ms, timestamp_ms
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
+from stele.admin.offset_reset import PartitionOffsets, Place, Target, plan
 
 if TYPE_CHECKING:
     from stele.ids import TopicPartition

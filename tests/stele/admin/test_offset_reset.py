@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.group.reset_plan import PartitionOffsets, Place, Target, plan
-from cli.output import CommandError
+from stele.admin.offset_reset import PartitionOffsets, Place, Target, plan
+from stele.errors import ConfigError
 from stele.ids import TopicPartition
 
 NAME = TopicPartition("orders", 0)
@@ -53,7 +53,7 @@ def test_one_partition(
 
 
 def test_a_partition_without_offset_cannot_be_shifted() -> None:
-    with pytest.raises(CommandError, match="orders-0 has no committed offset"):
+    with pytest.raises(ConfigError, match="orders-0 has no committed offset"):
         plan({NAME: Target(Place.SHIFT, 1)}, {NAME: NONE})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cli.output import CommandError
+from stele.errors import ConfigError
 from stele.ids import TopicPartition
 
 
@@ -49,7 +49,7 @@ def plan(
 ) -> Plan:
     """The new offset of each partition. Offsets outside of the log become its first or its end.
 
-    Raises CommandError if a partition without committed offset is to be shifted.
+    Raises ConfigError if a partition without committed offset is to be shifted.
     """
     made = Plan({}, [])
     for name, target in targets.items():
@@ -76,7 +76,7 @@ def _offset(
             return _within(name, target.number, known, warnings)
         case Place.SHIFT:
             if known.committed is None:
-                raise CommandError(f"{name} has no committed offset that could be shifted")
+                raise ConfigError(f"{name} has no committed offset that could be shifted")
             return _within(name, known.committed + target.number, known, warnings)
 
 

@@ -1,0 +1,120 @@
+"""``stele console``: a web page for a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.client_properties import command_security
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap
+from cli.output import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from console.settings import ConsoleSettings
+
+DEFAULT_PORT = 8088
+_KEY_BYTES = 24
+
+
+def console(
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; see --listen-elsewhere.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0: any free one.")
+    ] = DEFAULT_PORT,
+    listen_elsewhere: Annotated[
+        bool,
+        typer.Option(
+            "--listen-elsewhere",
+            help="Allow a --host that other machines reach. The pages are not encrypted.",
+        ),
+    ] = False,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A further name by which browsers call the console. May be repeated.",
+        ),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    page_timeout: Annotated[
+        float,
+        typer.Option(
+            "--page-timeout",
+            min=0.1,
+            help="Seconds after which a page says that the cluster does not answer.",
+        ),
+    ] = 5.0,
+) -> int:
+    """Serve a web page that shows and changes the cluster, until Ctrl-C."""
+    import asyncio
+
+    _check_is_installed()
+    from console.app import build
+    from console.clients import ConsoleClients
+    from console.serving import ListenError, listen, serve
+    from console.settings import is_loopback
+
+    if not is_loopback(host) and not listen_elsewhere:
+        raise UsageError(
+            f"--host {host}: other machines would reach the console and use the cluster as you. "
+            "Give --listen-elsewhere if they may"
+        )
+    try:
+        listening = listen(host, port)
+    except ListenError as error:
+        raise CommandError(str(error)) from None
+    settings = _settings(
+        host, listening.getsockname()[1], allowed_hosts or [], read_only, bootstrap, page_timeout
+    )
+    app = build(settings, ConsoleClients(settings))
+    print(f"stele: the console of {bootstrap} is at\n\n  {settings.address}\n", flush=True)
+    print("Its address contains the key to it. Ctrl-C stops it.", flush=True)
+    asyncio.run(serve(app, listening))
+    return 0
+
+
+def _check_is_installed() -> None:
+    import importlib.util
+
+    missing = [
+        each
+        for each in ("starlette", "uvicorn", "jinja2")
+        if importlib.util.find_spec(each) is None
+    ]
+    if missing:
+        raise CommandError(
+            f"the console needs the packages {', '.join(missing)}: pip install 'stele-log[console]'"
+        )
+
+
+def _settings(
+    host: str,
+    port: int,
+    allowed_hosts: list[str],
+    read_only: bool,
+    bootstrap: str,
+    timeout_s: float,
+) -> ConsoleSettings:
+    """Raises ConfigError."""
+    import secrets
+
+    from console.settings import LOOPBACK_NAMES, ConsoleSettings, host_in_address
+    from stele.config import parse_bootstrap_servers
+
+    parse_bootstrap_servers(bootstrap)
+    names = [host_in_address(host), *map(host_in_address, allowed_hosts), *LOOPBACK_NAMES]
+    return ConsoleSettings(
+        bootstrap_servers=bootstrap,
+        access_key=secrets.token_urlsafe(_KEY_BYTES),
+        form_token=secrets.token_urlsafe(_KEY_BYTES),
+        port=port,
+        host_names=tuple(dict.fromkeys(names)),
+        is_read_only=read_only,
+        timeout_s=timeout_s,
+        security=command_security(),
+    )

@@ -1,0 +1,1 @@
+"""``stele console``: a web page for a cluster. README.md has its invariants."""

@@ -1,0 +1,84 @@
+"""The ASGI application of a console."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from console import pages
+from console.clients import ConsoleClients
+from console.desk import Desk, desk_of
+from console.forms import FormError
+from console.guard import Guard
+from console.rendering import Pages
+from console.settings import ConsoleSettings
+from console.troubles import trouble_of
+from stele.errors import SteleError
+
+log = logging.getLogger("stele.console")
+
+STATIC = Path(__file__).parent / "static"
+
+
+def build(settings: ConsoleSettings, clients: ConsoleClients) -> Starlette:
+    """The application. Its end closes the clients."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await clients.close()
+
+    app = Starlette(
+        routes=[*pages.ROUTES, Mount("/static", StaticFiles(directory=STATIC))],
+        middleware=[Middleware(Guard, settings=settings)],
+        exception_handlers={
+            SteleError: _on_cluster_error,
+            FormError: _on_form_error,
+            HTTPException: _on_wrong_address,
+            Exception: _on_defect,
+        },
+        lifespan=lifespan,
+    )
+    app.state.desk = Desk(settings, clients, Pages(settings))
+    return app
+
+
+async def _on_cluster_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SteleError)
+    trouble = trouble_of(error)
+    return desk_of(request).page("trouble.html", status=trouble.status, trouble=trouble)
+
+
+async def _on_form_error(request: Request, error: Exception) -> Response:
+    return desk_of(request).page(
+        "refused.html", status=400, title="This cannot be used", message=f"{error}."
+    )
+
+
+async def _on_wrong_address(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return desk_of(request).page(
+        "refused.html", status=error.status_code, title=error.detail, message=request.url.path
+    )
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    log.error("the page %s has failed", request.url.path, exc_info=error)
+    return desk_of(request).page(
+        "refused.html",
+        status=500,
+        title="The console has a defect",
+        message=f"{type(error).__name__}. The output of the console says more.",
+    )
