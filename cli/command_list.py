@@ -1,4 +1,4 @@
-"""A group of commands: how ``--help`` lists them, and an option that many of them share."""
+"""A group of commands: how ``--help`` lists them, and options that many of them share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from cli.client_properties import add_option
+from cli.client_properties import add_options
 
 
 class CommandList(TyperGroup):
@@ -19,7 +19,7 @@ class CommandList(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
         if command is not None:
-            add_option(command)
+            add_options(command)
         return command
 
     # The types of the parameters are click's or, by its version, of typer's own copy of click.

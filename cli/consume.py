@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.client_properties import command_security
+from cli.completion import complete_group, complete_topic
 from cli.connection import check_topics, connect, milliseconds
 from cli.group.times import begin_ms
 from cli.kafka_properties import option_properties
@@ -36,7 +37,10 @@ _INSTEAD: Final = {
     "default.api.timeout.ms": "--timeout",
 }
 
-Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics to read.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TOPIC...", help="The topics to read.", autocompletion=complete_topic),
+]
 Pattern = Annotated[
     str | None,
     typer.Option(
@@ -80,7 +84,11 @@ MaxRecords = Annotated[
 ]
 Group = Annotated[
     str | None,
-    typer.Option("--group", help="Read as a member of this group, until Ctrl-C or --max."),
+    typer.Option(
+        "--group",
+        help="Read as a member of this group, until Ctrl-C or --max.",
+        autocompletion=complete_group,
+    ),
 ]
 Follow = Annotated[
     bool, typer.Option("--follow", help="Wait for further records instead of stopping.")

@@ -31,6 +31,7 @@ from cli import (
     formatting,
     log_dump,
     produce,
+    profile_commands,
     quorum,
     quotas,
     reassign,
@@ -85,6 +86,7 @@ app.add_typer(share_consume.app, name="share")
 app.add_typer(transactions.app, name="transaction")
 app.add_typer(acls.app, name="acls")
 app.add_typer(certs.app, name="certs")
+app.add_typer(profile_commands.app, name="profile")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(users.app, name="users")
 app.command("clients")(clients.clients)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.client_properties import command_security
+from cli.completion import complete_topic
 from cli.connection import check_topics, connect, milliseconds
 from cli.kafka_properties import option_properties
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Properties, tell_wait
@@ -102,7 +103,10 @@ Timeout = Annotated[
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="Topic to write to.", autocompletion=complete_topic),
+    ],
     files: Files = None,
     file: File = None,
     input_format: FormatOption = InputFormat.LINES,

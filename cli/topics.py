@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.command_list import CommandList
+from cli.completion import complete_topic
 from cli.connection import check_topics, connect
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -28,8 +29,12 @@ app = typer.Typer(
     cls=CommandList, help="Create, list, describe, alter and delete topics.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=complete_topic)
+]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="The topics.", autocompletion=complete_topic)
+]
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME=VALUE", help="A topic config; may be repeated."),

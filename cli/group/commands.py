@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.command_list import CommandList
+from cli.completion import complete_group
 from cli.connection import connect
 from cli.group.reset import reset_offsets
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
@@ -32,7 +33,10 @@ app = typer.Typer(
 )
 app.command("reset-offsets")(reset_offsets)
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="The groups.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="GROUP...", help="The groups.", autocompletion=complete_group),
+]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")]
 
 STATES = (
