@@ -90,7 +90,7 @@ from broker.metrics import RequestMeter
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller, Plane
 from runtime.kafka.connection import KafkaServerProtocol
-from runtime.kafka.requests import PendingRequest, Queue
+from runtime.kafka.requests import AnsweringConnection, PendingRequest, Queue
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
@@ -198,6 +198,7 @@ class KafkaApis:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._quotas = context.quotas
+        self._now_s = context.clock.monotonic
         served = served_by(context)
         self._served = {int(each.api.key): each for each in served}
         self._versions = frozenset(
@@ -207,7 +208,7 @@ class KafkaApis:
         self._topic_views = TopicViews()
         # The last context of each connection. The next request nearly always has the same version
         # and client id, and shares the object then.
-        self._last_contexts: dict[KafkaServerProtocol, RequestContext] = {}
+        self._last_contexts: dict[AnsweringConnection, RequestContext] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._meters: dict[int, RequestMeter] = {}  # by API key
 
@@ -257,24 +258,22 @@ class KafkaApis:
 
     def _context_of(self, request: PendingRequest) -> RequestContext:
         """The context of a request. Requests that follow each other may share one."""
-        connection, header = cast(KafkaServerProtocol, request.connection), request.header
-        request_context = self._last_contexts.get(connection)
+        header = request.header
+        request_context = self._last_contexts.get(request.connection)
         if (
             request_context is None
             or request_context.version != header.api_version
             or request_context.caller.client_id != header.client_id
-            or request_context.caller.principal is not connection.principal
+            or request_context.caller.principal is not request_context.connection.principal
         ):
-            request_context = self._last_contexts[connection] = self._request_context(
-                connection, header
-            )
+            connection = cast(KafkaServerProtocol, request.connection)
+            request_context = self._request_context(connection, header)
+            self._last_contexts[connection] = request_context
         return request_context
 
     def handle(self, request: PendingRequest, message: Struct) -> None:
         request_context = self._context_of(request)
-        request.began_s = self._context.clock.monotonic()
-        if isinstance(message, FetchRequest) and fetch.is_of_follower(message):
-            cast(KafkaServerProtocol, request.connection).is_of_follower = True
+        request.began_s = self._now_s()
         if (tracer := self._context.tracer) is not None:
             request.span = _begin(tracer, request_context, request.header, message)
         if (manager := self._quotas.manager) is not None:
@@ -290,8 +289,9 @@ class KafkaApis:
             charge(self._quotas, request.payer, request, message)
         if getattr(message, "error_code", 0):
             cast(KafkaServerProtocol, request.connection).errors += 1
-        took_s = self._context.clock.monotonic() - request.began_s
-        self._meter(request.header.api_key).answered(took_s, request.local_s)
+        took_s = self._now_s() - request.began_s
+        meter = self._meters.get(request.header.api_key) or self._meter(request.header.api_key)
+        meter.answered(took_s, request.local_s)
         if request.span is not None:
             _end(request.span, took_s, request.local_s)
 
@@ -345,7 +345,7 @@ class KafkaApis:
                 request.answer(failure)
             return
         if not request.is_answered:
-            request.local_s = self._context.clock.monotonic() - request.began_s
+            request.local_s = self._now_s() - request.began_s
             request.withdraw = withdraw
 
     def _begin_task(self, request_context: RequestContext, work: Coroutine[Any, Any, None]) -> None:

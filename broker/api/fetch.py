@@ -54,6 +54,8 @@ def handle(
     context: BrokerContext, request_context: RequestContext, request: FetchRequest, reply: Reply
 ) -> Cancel | None:
     fetch = KafkaFetch(context, request_context, request, reply)
+    if fetch.is_follower:
+        request_context.connection.is_of_follower = True
     fetch.start()
     return fetch.cancel
 

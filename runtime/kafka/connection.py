@@ -265,7 +265,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _note_held(self) -> None:
         held = self._reader.held_bytes + self._pending.memory_bytes + self._unsent_bytes
         held += self._tls_bytes
-        if self._transport is not None:
+        if held != self._memory.held_bytes and self._transport is not None:
             self._memory.note(held)
 
     def _may_take(self) -> bool:
@@ -347,8 +347,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """Close the connection if it is over, or read on if it may."""
-        is_held_back = self.muted.is_on or self.awaits_turn
-        is_over = self._is_draining or (self._is_ended and not is_held_back)
+        is_over = self._is_draining or (
+            self._is_ended and not self.muted.is_on and not self.awaits_turn
+        )
         if is_over and not self._pending.count:
             self.close()
         else:
@@ -364,7 +365,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             return
         may_take = self._may_take()
         awaits_memory = may_take and self._memory.is_lacking
-        self._memory.wait(awaits_memory)
+        if awaits_memory or self._memory.awaits:
+            self._memory.wait(awaits_memory)
         may_read = may_take and not awaits_memory and not self.awaits_turn
         if may_read and not self._is_reading:
             self._is_reading = True
@@ -517,7 +519,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         pending.withdraw = None
         self._handlers.answered(pending, message)
         if not self.is_closed:
-            if (clock := self._handlers.turn_clock) is None:
+            # The whole turn is measured, so an answer within it is.
+            if self._is_processing or (clock := self._handlers.turn_clock) is None:
                 self._send(pending, message)
             else:
                 self.loop_share.run(clock, self._send, pending, message)
@@ -577,7 +580,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         """Write the answers at the head that are there, all with one call."""
         buffers: list[Buffer] = []
-        for pending in self._pending.done():
+        for pending in self._pending.take_done():
             if pending is self._turn:
                 self._turn = None
             if pending.waits_since_s is not None:

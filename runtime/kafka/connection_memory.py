@@ -38,36 +38,35 @@ class Holder(Protocol):
 class MemoryShare:
     """What one connection holds."""
 
-    __slots__ = ("_awaits", "_held_bytes", "_holder", "_memory")
+    __slots__ = ("_holder", "_memory", "awaits", "held_bytes")
 
     def __init__(self, memory: ConnectionMemory, holder: Holder) -> None:
         self._memory = memory
         self._holder = holder
-        self._held_bytes = 0  # as the memory was told last
-        self._awaits = False
+        self.held_bytes = 0  # as noted last
+        self.awaits = False  # whether the connection waits for more
 
     @property
     def is_lacking(self) -> bool:
         """Whether the connection must wait for more."""
-        return self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
+        return self.held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
 
     def note(self, held_bytes: int) -> None:
         """The connection holds so much now."""
-        if held_bytes != self._held_bytes:
-            delta, self._held_bytes = held_bytes - self._held_bytes, held_bytes
-            self._memory.change(delta)
+        delta, self.held_bytes = held_bytes - self.held_bytes, held_bytes
+        self._memory.change(delta)
 
     def wait(self, awaits: bool) -> None:
         """Whether the connection waits for more."""
         if awaits:
             self._memory.wait(self._holder)
-        elif self._awaits:
+        elif self.awaits:
             self._memory.leave(self._holder)
-        self._awaits = awaits
+        self.awaits = awaits
 
     def freed(self) -> None:
         """The wait is over."""
-        self._awaits = False
+        self.awaits = False
 
     def close(self) -> None:
         """The connection is lost."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from runtime.kafka.requests import PendingRequest
 from stele.wire import kafka
@@ -46,15 +45,16 @@ class InFlight:
         self.size_bytes -= request.size_bytes
         self.memory_bytes -= request.memory_bytes
 
-    def done(self) -> Iterator[PendingRequest]:
+    def take_done(self) -> list[PendingRequest]:
         """Take those at the head whose answers are there."""
-        requests = self.requests
+        requests, done = self.requests, []
         while requests and requests[0].done:
             request = requests.popleft()
             self.count -= 1
             self.size_bytes -= request.size_bytes
             self.memory_bytes -= request.memory_bytes + request.answer_bytes
-            yield request
+            done.append(request)
+        return done
 
     def clear(self) -> deque[PendingRequest]:
         """Returns those that get no answer any more."""

@@ -73,6 +73,8 @@ class Turns:
         self._taken_s = 0.0  # by turns since the loop last went round
         self._free_turns = 0  # turns since then for which nobody waited
         self._is_due = False  # _go_on is about to be called
+        self.is_contended = False
+        """Whether a connection must wait for its turn: a burst is over, or others wait."""
         self._burst_s = BURST_S
         self._last: Taker | None = None  # it took the last turn, those of followers apart
         self._last_since_s = 0.0  # no other one has taken a turn since
@@ -83,11 +85,6 @@ class Turns:
         return len(self._order)
 
     @property
-    def is_contended(self) -> bool:
-        """Whether a connection must wait for its turn."""
-        return self._taken_s >= self._burst_s or bool(self._order.waiting)
-
-    @property
     def is_going_on(self) -> bool:
         """Whether the connections that wait get turns when the loop goes round."""
         return self._is_due
@@ -95,11 +92,13 @@ class Turns:
     def wait(self, taker: Taker, user: str, client_id: str) -> None:
         """Call ``take_turn`` when it is the connection's turn."""
         self._order.wait(taker, user, client_id)
+        self.is_contended = True
         self._arm()
 
     def leave(self, taker: Taker) -> None:
         """Wait no more: the connection is closed."""
         self._order.leave(taker)
+        self._look()
         if self._last is taker:
             self._last = None
 
@@ -110,19 +109,28 @@ class Turns:
             taker.take_turn()
             return
         began_s = now_s()
-        self._note(taker, began_s)
+        if taker is not self._last:
+            self._note(taker, began_s)
         requests = taker.take_turn()
         if requests:
             self._taken_s += max(now_s() - began_s, requests * REQUEST_FLOOR_S)
+            if self._taken_s >= self._burst_s:
+                self.is_contended = True
             self._free_turns += 1
             if self._free_turns >= _FREE_TURNS:
                 self._arm()
 
     def _note(self, taker: Taker, now_s: float) -> None:
-        if taker is not self._last and not taker.is_of_follower:
+        """Another one than the last takes a turn."""
+        if not taker.is_of_follower:
             self._last = taker
             self._last_since_s = now_s
-            self._burst_s = BURST_S
+            if self._burst_s != BURST_S:
+                self._burst_s = BURST_S
+                self._look()
+
+    def _look(self) -> None:
+        self.is_contended = self._taken_s >= self._burst_s or bool(self._order.waiting)
 
     def _arm(self) -> None:
         if not self._is_due:
@@ -141,10 +149,13 @@ class Turns:
         while order and self._taken_s < self._burst_s:
             began_s = now_s()
             taker = order.next()
-            self._note(taker, began_s)
+            self._look()
+            if taker is not self._last:
+                self._note(taker, began_s)
             requests = taker.take_turn()
             cost_s = max(now_s() - began_s, requests * REQUEST_FLOOR_S, REQUEST_FLOOR_S)
             order.spent(cost_s)
             self._taken_s += cost_s
+        self._look()
         if self._taken_s >= self._burst_s:  # else nobody waits any more
             self._arm()
