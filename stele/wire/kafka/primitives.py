@@ -43,7 +43,11 @@ class UnencodableMessageError(SteleError):
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits, and the position after it."""
-    value = shift = 0
+    value = buffer[position]
+    position += 1
+    if value < 0x80:  # nearly each is a small number
+        return value, position
+    value, shift = value & 0x7F, 7
     while True:
         byte = buffer[position]
         position += 1
