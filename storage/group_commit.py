@@ -30,7 +30,7 @@ import errno
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -181,7 +181,8 @@ class GroupCommit:
         waiter = _Waiter(synced)
         if self._order.wait(waiter, members):
             self._waiting[waiter] = None
-            self._kick()
+            if not self._is_due:
+                self._kick()
         else:
             synced(None)
 
@@ -191,7 +192,8 @@ class GroupCommit:
         self._is_due = False
         while self._first is None and self._order.ready:
             self._begin(is_beside=False)
-        self._kick()  # a log may have come while the first group began
+        if self._order.ready:  # a log may have come while the first group began
+            self._kick()
 
     def _begin_beside(self) -> None:
         """Logs wait no longer for the first group, if it is still under way."""
@@ -202,13 +204,16 @@ class GroupCommit:
 
     def _begin(self, *, is_beside: bool) -> None:
         """Begin a group. If its logs need no sync, it has ended when this returns."""
-        members = self._members(is_beside=is_beside)
+        if is_beside or self._is_slow:
+            members = self._bounded_members(is_beside=is_beside)
+        else:
+            members = self._order.take()
         self._unfinished += 1
-        group = _Group(deque(), self._clock.monotonic(), is_beside)
         try:
-            group.tickets.extend(self._tickets(members))
-            paths = dict.fromkeys(path for _, ticket in group.tickets for path in ticket.paths)
-            syncing = asyncio.ensure_future(self._disk.sync(list(paths))) if paths else None
+            tickets = self._tickets(members)
+            group = _Group(deque(tickets), self._clock.monotonic(), is_beside)
+            paths = _paths(tickets)
+            syncing = asyncio.ensure_future(self._disk.sync(paths)) if paths else None
         except Exception as error:
             self._unfinished -= 1
             self._fail(OSError(errno.EIO, f"a sync did not begin: {error!r}"))
@@ -222,13 +227,11 @@ class GroupCommit:
             self._first = group
         syncing.add_done_callback(functools.partial(self._end, group))
 
-    def _members(self, *, is_beside: bool) -> list[Member]:
-        """The logs of the group that begins. Their sizes are looked at only if the disk is slow."""
+    def _bounded_members(self, *, is_beside: bool) -> list[Member]:
+        """The logs of a group that begins while the disk is slow: only then their sizes count."""
         if is_beside:
             return self._order.take_least(BESIDE_MEMBERS, BESIDE_BYTES, _unsynced_bytes)
-        if self._is_slow:
-            return self._order.take_within(GROUP_BYTES, _unsynced_bytes)
-        return self._order.take()
+        return self._order.take_within(GROUP_BYTES, _unsynced_bytes)
 
     def _tickets(self, members: Iterable[Member]) -> list[tuple[Member, SyncTicket]]:
         """What the members put into a group. One that fails at that is not in it, and must not
@@ -261,6 +264,8 @@ class GroupCommit:
         else:  # the writes of this group may never be on disk
             self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"))
         self._finish(group)
+        if not self._order.ready:
+            return
         if group.is_beside or self._is_due:
             self._kick()
         else:
@@ -268,10 +273,10 @@ class GroupCommit:
 
     def _finish(self, group: _Group) -> None:
         """Tell the logs of a group that is on disk, one slice at a time."""
-        began_s, told = self._clock.monotonic(), 0
+        told = 0
+        began_s = self._clock.monotonic() if len(group.tickets) > 1 else 0.0
         while group.tickets and self.failure is None:
-            is_long = told and self._clock.monotonic() - began_s >= SLICE_S
-            if is_long or told == SLICE_MEMBERS:
+            if told and (told == SLICE_MEMBERS or self._clock.monotonic() - began_s >= SLICE_S):
                 asyncio.get_running_loop().call_soon(self._go_on, group)
                 self._tell_synced()
                 return
@@ -340,6 +345,13 @@ class GroupCommit:
         if self._unfinished:
             self._closing.append(asyncio.get_running_loop().create_future())
             await self._closing[-1]
+
+
+def _paths(tickets: Sequence[tuple[Member, SyncTicket]]) -> list[str]:
+    """What a group syncs. Most groups are of one log, whose ticket names each path once."""
+    if len(tickets) == 1:
+        return list(tickets[0][1].paths)
+    return list(dict.fromkeys(path for _, ticket in tickets for path in ticket.paths))
 
 
 def _unsynced_bytes(member: Member) -> int:

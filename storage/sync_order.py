@@ -56,8 +56,9 @@ class SyncOrder(Generic[M, W]):
     def remove(self, member: M) -> None:
         """``member`` needs no further sync. A group that it is in goes on."""
         for waiting in (self.ready, self._again):
-            if member in waiting:
-                self._settle(waiting.pop(member))
+            waits = waiting.pop(member, None)
+            if waits is not None:
+                self._settle(waits)
 
     def take(self) -> list[M]:
         """A group begins, of all that are ready."""
@@ -102,7 +103,9 @@ class SyncOrder(Generic[M, W]):
 
     def release(self, member: M) -> None:
         """The group of ``member`` has ended, and it may be in another one."""
-        self._settle(self._busy.pop(member))
+        waits = self._busy.pop(member)
+        if waits is not None:
+            self._settle(waits)
         if member in self._again:
             self.ready[member] = self._again.pop(member)
 
@@ -127,12 +130,11 @@ class SyncOrder(Generic[M, W]):
         """No further group begins. Those that have begun go on."""
         for waiting in (self.ready, self._again):
             for waits in waiting.values():
-                self._settle(waits)
+                if waits is not None:
+                    self._settle(waits)
             waiting.clear()
 
-    def _settle(self, waits: _Waits[W]) -> None:
-        if waits is None:
-            return
+    def _settle(self, waits: list[_Wait[W]]) -> None:
         for wait in waits:
             wait.left -= 1
             if not wait.left:
