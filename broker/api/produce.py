@@ -141,8 +141,16 @@ def handle(
 
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:
-            answer = _answer(context, request_context, request, results, new_producers)
-            _work_off(request_context, answer, reply)
+            given = context, request_context, request, results, new_producers
+            if len(results) > SLICE_STEPS:
+                _work_off(request_context, _answer_in_slices(*given), reply)
+                return
+            try:
+                answer = _answer(*given)
+            except Exception as error:
+                _fail(request_context, error)
+            else:
+                reply(answer)
         elif all(result.error is ErrorCode.NONE for result in results):
             reply(None)
         else:
@@ -161,25 +169,30 @@ def _batch(data: PartitionProduceData) -> bytearray | memoryview | None:
 def _work_off(
     request_context: RequestContext, answer: Generator[None, None, ProduceResponse], reply: Reply
 ) -> None:
-    """Make an answer: nearly each at once, a large one in slices, each in a turn of its own."""
+    """Make a large answer in slices, each in a turn of its own."""
     try:
         next(answer)
     except StopIteration as end:
         reply(end.value)
-    except Exception:
-        logger.exception("the answer to a Produce request cannot be made")
-        request_context.close("its Produce request has no answer")
+    except Exception as error:
+        _fail(request_context, error)
     else:
         asyncio.get_running_loop().call_soon(_work_off, request_context, answer, reply)
 
 
-def _answer(
+def _fail(request_context: RequestContext, error: Exception) -> None:
+    logger.error("the answer to a Produce request cannot be made", exc_info=error)
+    request_context.close("its Produce request has no answer")
+
+
+def _answer_in_slices(
     context: BrokerContext,
     request_context: RequestContext,
     request: ProduceRequest,
     results: list[ProduceResult],
     new_producers: NewProducers | None,
 ) -> Generator[None, None, ProduceResponse]:
+    """As ``_answer``, with pauses."""
     topics: list[TopicProduceResponse] = []
     last: TopicProduceData | None = None
     for count, (asked, result) in enumerate(zip(_partitions(request), results, strict=True), 1):
@@ -192,6 +205,35 @@ def _answer(
         )
         if not count % SLICE_STEPS:
             yield
+    return _response(context, request_context, topics, results, new_producers)
+
+
+def _answer(
+    context: BrokerContext,
+    request_context: RequestContext,
+    request: ProduceRequest,
+    results: list[ProduceResult],
+    new_producers: NewProducers | None,
+) -> ProduceResponse:
+    topics: list[TopicProduceResponse] = []
+    left = iter(results)
+    for data in request.topic_data:
+        topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
+        topics.append(topic)
+        for partition in data.partition_data:
+            topic.partition_responses.append(
+                _partition_response(request_context, partition.index, next(left))
+            )
+    return _response(context, request_context, topics, results, new_producers)
+
+
+def _response(
+    context: BrokerContext,
+    request_context: RequestContext,
+    topics: list[TopicProduceResponse],
+    results: list[ProduceResult],
+    new_producers: NewProducers | None,
+) -> ProduceResponse:
     hints = [result.leader for result in results if result.error in _HINTED]
     return ProduceResponse(
         responses=topics,
@@ -220,7 +262,9 @@ def _partition_response(
         log_start_offset=result.log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(each.number, each.reason) for each in result.record_errors
-        ],
+        ]
+        if result.record_errors
+        else None,
         error_message=result.message or None,
         current_leader=leader,
     )
