@@ -238,8 +238,10 @@ class FetchReader:
             read_committed=fetch.read_committed,
         )
         if fetch.is_follower:
-            _check_history(machine, log, entry, fetch)
-            _check_tombstones(machine, log, entry, fetch, result)
+            if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch:
+                _check_history(machine, entry, fetch)
+            if entry.fetch_offset < log.dropped_end:
+                _check_tombstones(machine, log, entry, fetch, result)
         if reading.now_ms is not None:
             self._acknowledge(reading, replica, entry, reading.now_ms)
         if fetch.nearby:
@@ -355,22 +357,18 @@ class FetchReader:
                 reading.throttled_bytes += size
 
 
-def _check_history(
-    machine: PartitionMachine, log: PartitionLog, entry: FetchEntry, fetch: WaitingFetch
-) -> None:
-    """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that ends at this log's start in an epoch
-    that has no batch left here. Nothing shows whether its records were committed. So it deletes
-    them and begins anew at the start. Otherwise, after a crash that forgets its own start, it could
-    show records that were never committed.
+def _check_history(machine: PartitionMachine, entry: FetchEntry, fetch: WaitingFetch) -> None:
+    """For a follower that ends at this log's start in an epoch that has no batch left here. Raises
+    ApiError OFFSET_OUT_OF_RANGE unless the follower may lead. Nothing shows whether its records
+    were committed. So it deletes them and begins anew at the start. Otherwise, after a crash that
+    forgets its own start, it could show records that were never committed.
 
     The records of a replica that may lead are committed, since a log begins at most at its high
     watermark. So it keeps them, and with them the producers that only they know. Example: a leader
     of epoch 5 has written nothing yet, and retention deletes all records. Every replica in sync
     ends at its start in epoch 4.
     """
-    if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch and not machine.may_lead(
-        fetch.replica_id
-    ):
+    if not machine.may_lead(fetch.replica_id):
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{entry.id}: nothing is left of epoch {entry.last_fetched_epoch}",
@@ -384,10 +382,9 @@ def _check_tombstones(
     fetch: WaitingFetch,
     result: FetchResult,
 ) -> None:
-    """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that was away for longer than tombstones
-    are kept. It may have records of keys that were deleted meanwhile, so it begins anew."""
-    if entry.fetch_offset >= log.dropped_end:
-        return
+    """For a follower that ends below compacted tombstones. Raises ApiError OFFSET_OUT_OF_RANGE if
+    it was away for longer than tombstones are kept. It may have records of keys that were deleted
+    meanwhile, so it begins anew."""
     result.dropped_end = log.dropped_end
     if machine.must_begin_anew(
         fetch.replica_id,

@@ -114,8 +114,9 @@ class Following:
 
         What its own cleaner drops is on disk before it is dropped.
         """
-        log = self.replica.log
-        wanted = min(self._inherited_dropped_end, log.dropped_end)
+        wanted = self._inherited_dropped_end
+        if wanted:  # nothing of most logs is compacted away
+            wanted = min(wanted, self.replica.log.dropped_end)
         return not wanted or self.replica.durable_dropped_end >= wanted
 
     @property

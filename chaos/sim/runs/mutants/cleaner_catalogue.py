@@ -117,9 +117,9 @@ CLEANER = [
     _light_bug(
         "cleaner: let a follower go on that has missed tombstones",
         "broker/replication/fetch_reader.py",
-        "_check_tombstones",
-        "entry.fetch_offset >= log.dropped_end",
-        "True",
+        "FetchReader._read_agreed",
+        "entry.fetch_offset < log.dropped_end",
+        "False",
         "kill",
     ),
 ]
