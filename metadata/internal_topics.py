@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from metadata.topic_config import TopicConfig
@@ -19,6 +20,9 @@ SHARE_TOPIC: Final = "__share_group_state"
 
 INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 """Clients may read them, and may not write to them: each record is a decision of a coordinator."""
+
+_SHORT_KEY: Final = 100  # characters
+_REMEMBERED_KEYS: Final = 4096
 
 _CLEANUP_POLICY: Final = TopicConfig.cleanup_policy.key.name
 _COMPACTED: Final = {_CLEANUP_POLICY: "compact"}
@@ -71,12 +75,20 @@ def coordinating_partition(key: str, partitions: int) -> int:
     """The partition of an internal topic whose leader coordinates the group or id ``key``.
 
     Kafka's rule, so that Kafka's tools look in the right place: Java's hash of the string, without
-    its sign.
+    its sign. Each request of a group asks, so the hashes of short keys are remembered.
     """
+    hash_of = _short_key_hash if len(key) <= _SHORT_KEY else _hash
+    return hash_of(key) % partitions
+
+
+def _hash(key: str) -> int:
     units = key.encode("utf-16-be")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     if value >= 1 << 31:
         value -= 1 << 32
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+_short_key_hash = lru_cache(_REMEMBERED_KEYS)(_hash)

@@ -38,10 +38,11 @@ def utf16_units(text: str) -> int:
 
 def is_too_long(*names: str | None, most: int = NAME_BYTES_MAX) -> bool:
     """Whether one of the names has more bytes than ``most``."""
-    # A character has 4 bytes at most, so nearly every name is short enough without a copy.
-    return any(
-        name is not None and 4 * len(name) > most and len(name.encode()) > most for name in names
-    )
+    for name in names:
+        # A character has 4 bytes at most, so nearly every name is short enough without a copy.
+        if name is not None and 4 * len(name) > most and len(name.encode()) > most:
+            return True
+    return False
 
 
 def string(text: str) -> bytes:

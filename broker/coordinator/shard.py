@@ -277,18 +277,17 @@ class Shard(Generic[M]):
     def request_refusal(self) -> ErrorCode:
         """Why requests are refused; NONE: they are decided."""
         match self.state:
+            case ShardState.ACTIVE:
+                return ErrorCode.NONE
             case ShardState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             case ShardState.UNLOADED:
                 return ErrorCode.NOT_COORDINATOR
-            case ShardState.ACTIVE:
-                return ErrorCode.NONE
 
     def submit(self, request: Request[Any], waiter: Waiter) -> None:
         """Have a request decided in the next turn of the loop, behind those that came before."""
-        refusal = self.request_refusal
-        if refusal is not ErrorCode.NONE:
-            _refuse(waiter, refusal)
+        if self.state is not ShardState.ACTIVE:
+            _refuse(waiter, self.request_refusal)
             return
         self._asked.append(_Undecided(request, waiter))
         self._schedule()
@@ -435,7 +434,10 @@ class Shard(Generic[M]):
     def _fits(self, step: Step) -> bool:
         """Whether a batch can hold the records of the step, with the room that the step must
         leave."""
-        return not step.records or _size(step) + step.headroom <= self._log.max_batch_bytes
+        return not step.records or self._has_room(step, _size(step))
+
+    def _has_room(self, step: Step, size_bytes: int) -> bool:
+        return size_bytes + step.headroom <= self._log.max_batch_bytes
 
     def _take(self, step: Step, draft: _Draft, now: Now) -> tuple[_Draft, ErrorCode]:
         """Make the step's records part of the draft, or of the next one; or say why they cannot be
@@ -444,9 +446,10 @@ class Shard(Generic[M]):
             refusal = self._refusal(step)
             if refusal is not ErrorCode.NONE:
                 return draft, refusal
-            if not self._fits(step):
+            size_bytes = _size(step)
+            if not self._has_room(step, size_bytes):
                 return draft, step.too_large
-            if not draft.has_room(step, _size(step) - HEADER_SIZE, self._log.max_batch_bytes):
+            if not draft.has_room(step, size_bytes - HEADER_SIZE, self._log.max_batch_bytes):
                 self._append(draft)
                 draft = _Draft(self._log.end_offset, step.producer)
             replay = self._replayer(-1 if step.producer is None else step.producer.id)
@@ -580,7 +583,10 @@ class Shard(Generic[M]):
 
 def _size(step: Step) -> int:
     """The most that a batch with the step's records takes."""
-    return HEADER_SIZE + sum(record_size_bound(key, value, ()) for key, value in step.records)
+    size_bytes = HEADER_SIZE
+    for key, value in step.records:
+        size_bytes += record_size_bound(key, value)
+    return size_bytes
 
 
 def _refuse(waiter: Waiter, error: ErrorCode) -> None:

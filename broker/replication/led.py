@@ -45,8 +45,9 @@ class LedPartition:
     def is_led(self) -> bool:
         """Whether this broker leads it still, in the same epoch and with the same records. An epoch
         has one leader, so nobody else leads before the epoch rises."""
-        is_same_epoch = self.replica.machine.leader_epoch == self.leader_epoch
-        return is_same_epoch and self.replica.has_tenure(self._tenure)
+        replica = self.replica
+        is_same_epoch = replica.machine.leader_epoch == self.leader_epoch
+        return is_same_epoch and replica.has_tenure(self._tenure)
 
     @property
     def refusal(self) -> ErrorCode:
