@@ -179,7 +179,8 @@ async def test_members_get_offsets_in_their_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "partition"), [("", 0), ("g", 3), ("my-group", 12), ("zażółć", 39), ("\U0001f642", 15)]
+    ("key", "partition"),
+    [("", 0), ("g", 3), ("my-group", 12), ("zażółć", 39), ("\U0001f642", 15), ("g" * 200, 14)],
 )
 def test_a_key_belongs_to_the_partition_that_java_finds(key: str, partition: int) -> None:
     """The sums were made by ``String.hashCode``."""
