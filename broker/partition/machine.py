@@ -172,7 +172,8 @@ class PartitionMachine(PartitionView):
         """``token`` wants everything below ``offset`` on this broker's disk (acks=1)."""
         number = self._durable.add(offset, token)
         effects: list[Effect] = []
-        self._acknowledge_durable(effects)
+        if offset <= self._log.durable_offset:
+            self._acknowledge_durable(effects)
         return number, effects
 
     def await_deleted(self, offset: int, token: Token) -> tuple[int, list[Effect]]:

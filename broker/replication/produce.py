@@ -270,7 +270,8 @@ class ProduceRequests:
         result = ProduceResult(entry.id, ErrorCode.NONE)
         end_offset = self._append_to(replica, entry, header, result, check_sequence=False)
         _, effects = machine.await_replicated(end_offset, token, self._replicas.now_ms())
-        self._replicas.carry_out(replica, effects)
+        if effects:
+            self._replicas.carry_out(replica, effects)
         return result.base_offset
 
     def append_marker(self, marker: Marker, token: ProduceToken) -> None:
@@ -344,7 +345,8 @@ class ProduceRequests:
             part.number, effects = machine.await_replicated(part.end_offset, part, now_ms)
         else:
             part.number, effects = machine.await_durable(part.end_offset, part)
-        self._replicas.carry_out(part.replica, effects)
+        if effects:  # usually what it waits for is still to come
+            self._replicas.carry_out(part.replica, effects)
 
     def _trace_wait(self, part: _Part, request: Span, acks: int) -> None:
         replica = part.replica
