@@ -316,6 +316,10 @@ class SharePartition:
             return None
         self._window.begin_at(offset)
         self._window.move_up()
+        return self.restate()
+
+    def restate(self) -> StateWrite:
+        """A write of nothing but the start offset."""
         number = self._writes
         self._writes += 1
         return StateWrite(number, self._window.start_offset, ())

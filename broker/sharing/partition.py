@@ -122,6 +122,7 @@ class LedSharePartition:
         self._deadlines = deadlines
         self._on_dropped = on_dropped
         self._machine: SharePartition | None = None
+        self._persisted_start = 0  # the start offset that every later leader has at least
         self._state_epoch = 0
         self._waiting: dict[object, Wake] = {}
         # Writes that no request has yet, in order.
@@ -205,8 +206,15 @@ class LedSharePartition:
                 ErrorCode.INVALID_RECORD_STATE,
                 "the partition has a new leader, which has given nobody any record yet",
             )
+        start_offset = machine.start_offset
         write = machine.acknowledge(member, batches, self._now_ms())
         self._set_timer()
+        if write is None and any(
+            each.first < start_offset and each.last >= self._persisted_start for each in batches
+        ):
+            # The records are done here, by the end of their locks. A later leader does not know
+            # that before it is persisted, and would deliver what it was told is accepted.
+            write = machine.restate()
         if write is None:
             return
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -261,6 +269,7 @@ class LedSharePartition:
             # begin at another one, and with `latest` leave out what nobody has acknowledged.
             start = await self._first_offset()
             self._accepted(await self._ask_to_write(start, 0, ()))
+        self._persisted_start = start
         batches = [each for each in state.batches if each.last >= start]
         return SharePartition(start, batches, self.settings.limits)
 
@@ -324,9 +333,8 @@ class LedSharePartition:
             for each in write.batches
             if each.state.is_final
         )
-        answer = await self._ask_to_write(
-            machine.start_offset, machine.done_count + decided, writes
-        )
+        start_offset = machine.start_offset
+        answer = await self._ask_to_write(start_offset, machine.done_count + decided, writes)
         if self._machine is None:
             return  # it was dropped meanwhile, and every waiting member was refused
         if answer.error in _RELOADED:
@@ -334,7 +342,9 @@ class LedSharePartition:
             self.drop(_told(answer))
             return
         error = _told(answer) if answer.error is not ErrorCode.NONE else None
-        if error is not None:
+        if error is None:
+            self._persisted_start = start_offset
+        else:
             logger.warning("%r: its state could not be persisted: %s", self, error)
         for write in writes:
             self._settle(machine, write, error)

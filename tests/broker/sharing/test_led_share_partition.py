@@ -136,6 +136,41 @@ async def test_a_failed_write_gives_the_member_its_records_back() -> None:
     assert bench.states.writes[-1].batches == (StateBatch(0, 0, ARCHIVED, 1),)
 
 
+@pytest.mark.parametrize("refused", [False, True])
+@virtual
+async def test_a_late_acknowledgement_waits_until_the_end_of_the_record_is_persisted(
+    refused: bool,
+) -> None:
+    """The lock has ended, and the record was given up. A later leader may not know that."""
+    bench = SharingBench(delivery_count_limit=1)
+    bench.log.append()
+    led = await bench.led()
+    assert await bench.offsets(led) == [0]
+    if refused:
+        bench.states.refusal = StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it moves")
+    else:
+        bench.states.gate = asyncio.Event()
+    await until(lambda: led.machine is not None and led.machine.start_offset == 1)
+    await until(lambda: bool(bench.states.writes))
+    acknowledging = asyncio.ensure_future(led.acknowledge("m", [batch(0, 0, ACCEPT)]))
+    await asyncio.sleep(0.5)
+    if refused:
+        with pytest.raises(ApiError) as told:
+            await acknowledging
+        assert told.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        bench.states.refusal = None
+    else:
+        assert not acknowledging.done()
+        assert bench.states.gate is not None
+        bench.states.gate.set()
+        await acknowledging
+    await led.acknowledge("m", [batch(0, 0, ACCEPT)])
+    assert bench.states.writes[-1].start_offset == 1
+    writes = len(bench.states.writes)
+    await led.acknowledge("m", [batch(0, 0, ACCEPT)])
+    assert len(bench.states.writes) == writes, "it is persisted"
+
+
 @virtual
 async def test_a_lock_that_ends_during_a_failed_write_frees_the_record() -> None:
     bench = SharingBench()
