@@ -17,6 +17,7 @@ from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
 from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
 from chaos.sim.runs.mutants.rare_catalogue import RARE
+from chaos.sim.runs.mutants.share_catalogue import SHARES
 from chaos.sim.runs.mutants.token_catalogue import TOKENS
 from chaos.sim.runs.mutants.transaction_catalogue import TRANSACTIONS
 
@@ -526,6 +527,7 @@ MUTANTS = [
     *DELETION,
     *GROUPS,
     *CONSUMERS,
+    *SHARES,
     *CLEANER,
     *NEARBY,
     *RARE,

@@ -1,0 +1,104 @@
+"""Planted bugs of share groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
+
+_MACHINE: Final = "broker/share/machine.py"
+_WINDOW: Final = "broker/share/window.py"
+_STATES: Final = "broker/coordinator/share/machine.py"
+_DRAFT: Final = "broker/coordinator/group/share/draft.py"
+
+
+def _bug(name: str, path: str, function: str, old: str, new: str) -> Mutant:
+    """Kills show all of them, so that they can share recorded runs."""
+    edit = Edit(path, function, old, new)
+    return Mutant(name, (edit,), kinds=("kill",), load=LoadKind.LIGHT)
+
+
+SHARES = [
+    # The share partition.
+    _bug(
+        "share: give away records that another member has",
+        _MACHINE,
+        "SharePartition._take",
+        "each.state is not _AVAILABLE or each.due_ms",
+        "each.state.is_final or each.due_ms",
+    ),
+    _bug(
+        "share: give a record up after its first delivery",
+        _MACHINE,
+        "SharePartition._after_delivery",
+        "count < self.limits.delivery_count_limit",
+        "False",
+    ),
+    _bug(
+        "share: deliver a record once more than the limit allows",
+        _MACHINE,
+        "SharePartition._after_delivery",
+        "count < self.limits.delivery_count_limit",
+        "count <= self.limits.delivery_count_limit",
+    ),
+    _bug(
+        "share: do not count deliveries",
+        _MACHINE,
+        "SharePartition.acquire",
+        "each.count += 1",
+        "",
+    ),
+    _bug(
+        "share: take released records for accepted",
+        _MACHINE,
+        "SharePartition._outcome",
+        "self._after_delivery(count)",
+        "_ACKNOWLEDGED",
+    ),
+    _bug(
+        "share: release all records when one member is gone",
+        _MACHINE,
+        "SharePartition.end_session",
+        "each.holder == member and each.write < 0",
+        "each.holder and each.write < 0",
+    ),
+    _bug(
+        "share: leave acquired records behind",
+        _WINDOW,
+        "Window.move_up",
+        "not each.state.is_final",
+        "each.state is RecordState.AVAILABLE",
+    ),
+    _bug(
+        "share: forget the holder of a part of a range",
+        _WINDOW,
+        "Range.cut_before",
+        "before.holder, before.lock_until_ms = self.holder, self.lock_until_ms",
+        "before.lock_until_ms = self.lock_until_ms",
+    ),
+    # The leader of its partition.
+    _bug(
+        "share: send the first batch of a delivery only",
+        "broker/sharing/fetching.py",
+        "_of_acquired",
+        "return found",
+        "return found[:1]",
+    ),
+    # The share coordinator.
+    _bug(
+        "share state: forget earlier batches with each update",
+        _STATES,
+        "changed",
+        "merged(state.batches, update.batches, start_offset)",
+        "merged((), update.batches, start_offset)",
+    ),
+    # The group.
+    _bug(
+        "share group: assign anew within an epoch",
+        _DRAFT,
+        "ShareDraft.assign",
+        "ShareTargetEpoch(self.epoch, now.time_ms)",
+        "ShareTargetEpoch(max(group.target_epoch.epoch, 1), now.time_ms)",
+    ),
+]
