@@ -45,6 +45,7 @@ from cli import (
     topics,
     transactions,
     users,
+    verify,
     whatif,
 )
 from cli.command_list import CommandList
@@ -101,6 +102,7 @@ app.add_typer(explain.app, name="explain")
 app.command("whatif")(whatif.whatif)
 app.add_typer(log_dump.app, name="log")
 app.add_typer(perf.app, name="perf")
+app.add_typer(verify.app, name="verify")
 app.command("size")(size.size)
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)
