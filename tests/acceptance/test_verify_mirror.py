@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 
@@ -67,3 +68,16 @@ def test_a_mirror_with_fewer_partitions_is_refused(
     assert main.run([*command, "--prefix", "m."]) == 1
     told = "topic 'wide' has 2 partitions, and 'm.wide' in the target has 1"
     assert told in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_there_is_named(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{unused.getsockname()[1]}"
+        command = ["verify", "mirror", "t", "--timeout", "1"]
+        assert main.run([*command, "--source", nobody, "--target", bootstrap]) == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("stele: ")
+    assert nobody in told
