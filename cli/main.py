@@ -36,7 +36,7 @@ from cli import (
     quotas,
     reassign,
     server,
-    share_consume,
+    share,
     sim,
     size,
     spark,
@@ -83,7 +83,7 @@ app.add_typer(reassign.app, name="reassign")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
-app.add_typer(share_consume.app, name="share")
+app.add_typer(share.app, name="share")
 app.add_typer(transactions.app, name="transaction")
 app.add_typer(acls.app, name="acls")
 app.add_typer(certs.app, name="certs")

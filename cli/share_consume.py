@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.client_properties import command_security
-from cli.command_list import CommandList
 from cli.connection import check_topics, connect, milliseconds
 from cli.consume import FormatOption, MaxRecords, Timeout, Value
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 _POLL_MS = 500
 
-app = typer.Typer(cls=CommandList, help="Take records from share groups.", no_args_is_help=True)
-
 
 class Acknowledgement(enum.StrEnum):
     ACCEPT = "accept"
@@ -34,7 +31,6 @@ class Acknowledgement(enum.StrEnum):
     REJECT = "reject"
 
 
-@app.command("consume")
 def consume(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The share group.")],
     topics: Annotated[

@@ -41,6 +41,7 @@ CLIENTS: Final = (
             ("stele/admin/partitions.py", "PartitionAdmin"),
             ("stele/admin/features.py", "FeatureAdmin"),
             ("stele/admin/transactions.py", "TransactionAdmin"),
+            ("stele/admin/share_groups.py", "ShareGroupAdmin"),
         ),
     ),
     Client(

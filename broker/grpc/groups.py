@@ -5,12 +5,10 @@ Deviations from the Kafka APIs of the same names: nobody asks for a group's auth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group import types
 from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer
 from broker.coordinator.group.types import (
@@ -23,6 +21,7 @@ from broker.coordinator.group.types import (
 )
 from broker.grpc.answers import check_count, refusable, tell_coordinators, why
 from broker.grpc.messages import unary
+from broker.grpc.share_groups import describe_share_groups, share_group_methods, topics_of
 from broker.service import group_deletion, group_offsets, groups
 from broker.service.context import BrokerContext
 from broker.service.coordinators import GROUPS, Coordinators
@@ -53,6 +52,7 @@ class GroupsService:
             "OffsetFetch": (pb.OffsetFetchRequest, pb.OffsetFetchResponse, self._fetch),
             "ListGroups": (pb.ListGroupsRequest, pb.ListGroupsResponse, self._list),
             "OffsetDelete": (pb.OffsetDeleteRequest, pb.OffsetDeleteResponse, self._delete_offsets),
+            **share_group_methods(self._context),
         }
         each_with_an_error: dict[str, tuple[type[Message], Any]] = {
             "FindCoordinator": (pb.FindCoordinatorRequest, self._find),
@@ -210,6 +210,8 @@ class GroupsService:
                     assignment=each.assignment,
                 )
         await self._describe_consumers(caller, response)
+        missing = [each for each in response.groups if each.state == GroupState.DEAD.value]
+        await describe_share_groups(self._context, caller, missing)
         return response
 
     async def _describe_consumers(
@@ -252,16 +254,7 @@ def _tell_consumers(
             client_id=each.client_id,
             host=each.client_host,
             member_epoch=each.member_epoch,
-            assigned=_topics(each.assigned, image),
-            target=_topics(each.target, image),
+            assigned=topics_of(each.assigned, image),
+            target=topics_of(each.target, image),
             is_classic=each.is_classic,
         )
-
-
-def _topics(
-    partitions: Partitions, image: MetadataImage
-) -> Iterator[pb.DescribeGroupsResponse.Topic]:
-    for topic_id, numbers in sorted(partitions.items()):
-        topic = image.topic_by_id(topic_id)
-        if topic is not None:
-            yield pb.DescribeGroupsResponse.Topic(topic=topic.name, partitions=sorted(numbers))

@@ -9,7 +9,7 @@ import typer
 from cli.command_list import CommandList
 from cli.completion import complete_group
 from cli.connection import connect
-from cli.group.reset import reset_offsets
+from cli.group.reset import check_no_share_groups, reset_offsets
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import (
     CommandError,
@@ -49,7 +49,7 @@ STATES = (
 )
 """Of both protocols. A group in the state Dead is not there."""
 
-TYPES = ("classic", "consumer")
+TYPES = ("classic", "consumer", "share")
 
 
 @app.command("list")
@@ -108,11 +108,11 @@ def describe(
         groups = _described(admin, names or [], all_groups)
         found = {} if members or state else admin.group_lags(groups)
     if not as_json and not state:
-        _note_states(groups)
+        note_states(groups)
     if members:
-        _print_members(groups, verbose, as_json)
+        print_members(groups, verbose, as_json)
     elif state:
-        _print_states(groups, verbose, as_json)
+        print_states(groups, verbose, as_json)
     else:
         _print_lags(groups, found, verbose, as_json)
 
@@ -194,13 +194,16 @@ def _named(admin: Admin, names: list[str], everything: bool) -> list[str]:
 
 
 def _described(admin: Admin, names: list[str], everything: bool) -> list[GroupDescription]:
-    from stele.admin.groups import DEAD
+    from stele.admin.groups import DEAD, SHARE
 
     groups = admin.describe_groups(_named(admin, names, everything))
-    return [each for each in groups if each.state != DEAD]  # deleted in between
+    if not everything:
+        check_no_share_groups(groups)
+    # Others were deleted in between.
+    return [each for each in groups if each.state != DEAD and each.type != SHARE]
 
 
-def _note_states(groups: list[GroupDescription]) -> None:
+def note_states(groups: list[GroupDescription]) -> None:
     for each in groups:
         if each.state == "Empty":
             note(f"stele: group {each.group_id!r} has no members")
@@ -258,7 +261,7 @@ def _lag_entry(lag: PartitionLag) -> dict[str, object]:
     }
 
 
-def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
+def print_members(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
     from cli.group.assignment import assignment_text
 
     if as_json:
@@ -311,7 +314,7 @@ def _target_cells(
     return group.assignment_epoch, assignment_text(member.target_assignment) or None
 
 
-def _print_states(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
+def print_states(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
     if as_json:
         print_json(
             [

@@ -18,6 +18,7 @@ from cli.output import CommandError, UsageError, did_you_mean, note, print_json,
 from stele.admin.offset_reset import PartitionOffsets, Place, Target, plan
 
 if TYPE_CHECKING:
+    from stele.admin.groups import GroupDescription
     from stele.ids import TopicPartition
     from stele.sync import Admin
 
@@ -119,13 +120,14 @@ def reset_offsets(
         raise UsageError("--execute and --dry-run exclude each other")
     if export and as_json:
         raise UsageError("--export and --json exclude each other")
-    target = _target(
+    target = target_of(
         {
             "--to-earliest": Target(Place.EARLIEST) if to_earliest else None,
             "--to-latest": Target(Place.LATEST) if to_latest else None,
             "--to-current": Target(Place.CURRENT) if to_current else None,
             "--to-datetime": to_datetime and Target(Place.TIME, timestamp_ms(to_datetime)),
-            "--by-duration": by_duration and Target(Place.TIME, _before(duration_ms(by_duration))),
+            "--by-duration": by_duration
+            and Target(Place.TIME, before_now(duration_ms(by_duration))),
             "--to-offset": None if to_offset is None else Target(Place.OFFSET, to_offset),
             "--shift-by": None if shift_by is None else Target(Place.SHIFT, shift_by),
             "--from-file": from_file and Target(Place.OFFSET),
@@ -181,11 +183,11 @@ class _Reset:
             if isinstance(wanted, dict)
             else dict.fromkeys(wanted, target)
         )
-        made = plan(targets, _offsets_of(admin, committed, targets))
+        made = plan(targets, offsets_of(admin, committed, targets))
         return cls(group, committed, made.offsets, made.warnings)
 
 
-def _target(options: Mapping[str, Target | str | Path | None]) -> Target:
+def target_of(options: Mapping[str, Target | str | Path | None]) -> Target:
     given = {name: each for name, each in options.items() if isinstance(each, Target)}
     if not given:
         raise UsageError(f"where to? Give one of {', '.join(options)}")
@@ -195,7 +197,7 @@ def _target(options: Mapping[str, Target | str | Path | None]) -> Target:
     return target
 
 
-def _before(age_ms: int) -> int:
+def before_now(age_ms: int) -> int:
     return int(time.time() * 1000) - age_ms
 
 
@@ -204,11 +206,13 @@ def _inactive(admin: Admin, names: list[str]) -> list[str]:
 
     A group that does not exist is made by a reset, as with Kafka's tool.
     """
-    from stele.admin.groups import DEAD, EMPTY
+    from stele.admin.groups import DEAD, EMPTY, SHARE
 
-    known = [each.group_id for each in admin.list_groups()]
+    known = [each.group_id for each in admin.list_groups() if each.type != SHARE]
     groups = list(dict.fromkeys(names)) or known
-    for each in admin.describe_groups(groups):
+    described = admin.describe_groups(groups)
+    check_no_share_groups(described)
+    for each in described:
         if each.state not in (DEAD, EMPTY):
             raise CommandError(
                 f"group {each.group_id!r} has members (it is {each.state}): its offsets can be "
@@ -220,6 +224,15 @@ def _inactive(admin: Admin, names: list[str]) -> list[str]:
                 f"{did_you_mean(each.group_id, known)}"
             )
     return groups
+
+
+def check_no_share_groups(groups: Sequence[GroupDescription]) -> None:
+    """Raises CommandError."""
+    from stele.admin.groups import SHARE
+
+    for each in groups:
+        if each.type == SHARE:
+            raise CommandError(f"{each.group_id!r} is a share group: see stele share --help")
 
 
 def _carry_out(admin: Admin, resets: list[_Reset]) -> None:
@@ -255,7 +268,7 @@ def _wanted(
     return partitions
 
 
-def _offsets_of(
+def offsets_of(
     admin: Admin, committed: Offsets, targets: Mapping[TopicPartition, Target]
 ) -> dict[TopicPartition, PartitionOffsets]:
     starts = admin.list_offsets(dict.fromkeys(targets, _START))

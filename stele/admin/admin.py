@@ -37,6 +37,7 @@ from stele.admin.partitions import PartitionAdmin
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
+from stele.admin.share_groups import ShareGroupAdmin
 from stele.admin.transactions import TransactionAdmin
 from stele.admin.users import UserAdmin
 from stele.cluster.view import ClusterView
@@ -64,6 +65,7 @@ class Admin(
     TokenAdmin,
     ClientMetricsAdmin,
     ConnectionAdmin,
+    ShareGroupAdmin,
 ):
     """Administrates a cluster over asyncio.
 
@@ -358,7 +360,7 @@ class Admin(
         """All groups, in the order of their ids.
 
         ``states`` and ``types`` select groups (``Stable``, ``Empty``, …; ``classic``,
-        ``consumer``). An empty filter matches all, and case is ignored. Raises ApiError.
+        ``consumer``, ``share``). An empty filter matches all, and case is ignored. Raises ApiError.
         """
         return await self._groups.list_groups(states, types)
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, MemberDescription
+from stele.admin.groups import (
+    SHARE,
+    CommittedOffset,
+    GroupAdmin,
+    GroupDescription,
+    MemberDescription,
+)
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import LATEST
 from stele.ids import TopicPartition
@@ -47,7 +53,11 @@ async def find_lags(
     led: Set[TopicPartition],
 ) -> dict[str, list[PartitionLag]]:
     """By group. ``led``: the partitions whose leaders can be asked for the end of the log."""
-    committed = {each.group_id: await admin.list_offsets(each.group_id) for each in groups}
+    # A share group commits no offsets.
+    committed = {
+        each.group_id: {} if each.type == SHARE else await admin.list_offsets(each.group_id)
+        for each in groups
+    }
     wanted = {name for offsets in committed.values() for name in offsets}
     for group in groups:
         wanted |= {name for member in group.members for name in member.assignment}

@@ -23,6 +23,9 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 """The types of groups: the protocol of their coordinator."""
 
+SHARE: Final = "share"
+"""The type of share groups (KIP-932)."""
+
 EMPTY: Final = "Empty"
 """The state of a group without members."""
 
@@ -34,7 +37,7 @@ class GroupListing:
     group_id: str
     protocol_type: str  # "consumer" for consumers; empty if no member has ever joined
     state: str  # Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable, …
-    type: str  # classic or consumer
+    type: str  # classic, consumer or share
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class MemberDescription:
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]  # empty while a classic group is rebalanced
-    # Of members of groups of the consumer protocol; None in classic groups.
+    # Of members of groups of the consumer protocol; None in classic groups. Members of share groups
+    # only have an epoch.
     member_epoch: int | None = None
     target_assignment: tuple[TopicPartition, ...] | None = None
     is_classic: bool = True  # the member itself uses the classic protocol
@@ -62,7 +66,7 @@ class GroupDescription:
     protocol: str  # the assignor; of a classic group, empty unless it is stable
     coordinator: Coordinator
     members: tuple[MemberDescription, ...]
-    type: str = "classic"  # or consumer
+    type: str = "classic"  # or consumer, or share
     group_epoch: int | None = None  # None: a classic group
     assignment_epoch: int | None = None  # the group's epoch when the target assignment was made
 
@@ -169,9 +173,9 @@ class GroupAdmin:
 def _description(
     coordinator: Coordinator, told: pb.DescribeGroupsResponse.Group
 ) -> GroupDescription:
-    is_consumer = told.type == CONSUMER
-    member = _consumer if is_consumer else _classic_consumer
-    if told.protocol_type != "consumer":
+    has_epochs = told.type in (CONSUMER, SHARE)
+    member = {CONSUMER: _consumer, SHARE: _sharer}.get(told.type, _classic_consumer)
+    if told.type != SHARE and told.protocol_type != "consumer":
         member = _member
     return GroupDescription(
         told.group,
@@ -181,8 +185,8 @@ def _description(
         coordinator,
         tuple(member(each) for each in told.members),
         told.type or CLASSIC,
-        told.group_epoch if is_consumer else None,
-        told.assignment_epoch if is_consumer else None,
+        told.group_epoch if has_epochs else None,
+        told.assignment_epoch if has_epochs else None,
     )
 
 
@@ -203,6 +207,15 @@ def _consumer(told: pb.DescribeGroupsResponse.Member) -> MemberDescription:
         member_epoch=told.member_epoch,
         target_assignment=_partitions(told.target),
         is_classic=told.is_classic,
+    )
+
+
+def _sharer(told: pb.DescribeGroupsResponse.Member) -> MemberDescription:
+    return replace(
+        _member(told),
+        assignment=_partitions(told.assigned),
+        member_epoch=told.member_epoch,
+        is_classic=False,
     )
 
 

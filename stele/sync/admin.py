@@ -22,6 +22,7 @@ from stele.admin.log_dirs import LogDirDescription, ReplicaPlace
 from stele.admin.metadata_log import MetadataLog
 from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
+from stele.admin.share_groups import ShareGroupOffset
 from stele.admin.transactions import (
     LONGEST_TRANSACTION_MS,
     HangingTransaction,
@@ -356,7 +357,7 @@ class Admin(AccessAdmin):
         """All groups, in the order of their ids.
 
         ``states`` and ``types`` select groups (``Stable``, ``Empty``, …; ``classic``,
-        ``consumer``). An empty filter matches all, and case is ignored. Raises ApiError.
+        ``consumer``, ``share``). An empty filter matches all, and case is ignored. Raises ApiError.
         """
         return self._run(lambda: self._admin.list_groups(states=states, types=types))
 
@@ -406,6 +407,35 @@ class Admin(AccessAdmin):
         Raises BulkError GROUP_SUBSCRIBED_TO_TOPIC.
         """
         self._run(lambda: self._admin.delete_group_offsets(group, partitions))
+
+    def list_share_group_offsets(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where a share group begins in each partition that it has read, in the order of the
+        partitions.
+
+        Raises ApiError GROUP_ID_NOT_FOUND.
+
+        >>> for place, offset in (admin.list_share_group_offsets("letters")).items():
+        ...     print(place, offset.start_offset, offset.lag)
+        """
+        return self._run(lambda: self._admin.list_share_group_offsets(group))
+
+    def alter_share_group_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Let a share group without members begin at these offsets. What its members acknowledged
+        above is delivered again, as for the first time.
+
+        Raises ApiError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Raises BulkError.
+
+        >>> admin.alter_share_group_offsets("letters", {("orders", 0): 0})
+        """
+        self._run(lambda: self._admin.alter_share_group_offsets(group, offsets))
+
+    def delete_share_group_offsets(self, group: str, topics: Sequence[str]) -> None:
+        """Let a share group without members forget topics. If members subscribe to them again, the
+        group begins anew, where its ``share.auto.offset.reset`` says.
+
+        Raises ApiError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Raises BulkError.
+        """
+        self._run(lambda: self._admin.delete_share_group_offsets(group, topics))
 
     def list_transactions(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stele.admin.descriptions import NewTopic
-from stele.aio import Admin, Consumer, Producer
+from stele.aio import Admin, Consumer, Producer, ShareConsumer
 from stele.config import ClientWorld
 from stele.ids import TopicPartition
 from stele.producer.prepared import PreparedTransactions
@@ -43,6 +43,10 @@ class Clients:
             "heartbeat_interval_ms": 1_000,
         }
         return Consumer(BOOTSTRAP, **{**self._options, **defaults, **options})
+
+    def share_consumer(self, **options: Any) -> ShareConsumer:
+        defaults = {"group_id": GROUP, "on_wait": self.waits.append}
+        return ShareConsumer(BOOTSTRAP, **{**self._options, **defaults, **options})
 
     def producer(self, **options: Any) -> Producer:
         told = {"on_wait": self.waits.append}

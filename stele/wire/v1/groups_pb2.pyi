@@ -280,3 +280,110 @@ class OffsetDeleteResponse(_message.Message):
     message: str
     partitions: _containers.RepeatedCompositeFieldContainer[OffsetDeleteResponse.Partition]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetDeleteResponse.Partition, _Mapping]]] = ...) -> None: ...
+
+class DescribeShareGroupOffsetsRequest(_message.Message):
+    __slots__ = ("group", "topics")
+    class Topic(_message.Message):
+        __slots__ = ("topic", "partitions")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partitions: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topics: _containers.RepeatedCompositeFieldContainer[DescribeShareGroupOffsetsRequest.Topic]
+    def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[DescribeShareGroupOffsetsRequest.Topic, _Mapping]]] = ...) -> None: ...
+
+class DescribeShareGroupOffsetsResponse(_message.Message):
+    __slots__ = ("error", "message", "partitions")
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "error", "message", "start_offset", "leader_epoch", "lag")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        LAG_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        error: int
+        message: str
+        start_offset: int
+        leader_epoch: int
+        lag: int
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., start_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribeShareGroupOffsetsResponse.Partition]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[DescribeShareGroupOffsetsResponse.Partition, _Mapping]]] = ...) -> None: ...
+
+class AlterShareGroupOffsetsRequest(_message.Message):
+    __slots__ = ("group", "partitions")
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "start_offset")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        start_offset: int
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    partitions: _containers.RepeatedCompositeFieldContainer[AlterShareGroupOffsetsRequest.Partition]
+    def __init__(self, group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[AlterShareGroupOffsetsRequest.Partition, _Mapping]]] = ...) -> None: ...
+
+class AlterShareGroupOffsetsResponse(_message.Message):
+    __slots__ = ("error", "message", "partitions")
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "error", "message")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        error: int
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    partitions: _containers.RepeatedCompositeFieldContainer[AlterShareGroupOffsetsResponse.Partition]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[AlterShareGroupOffsetsResponse.Partition, _Mapping]]] = ...) -> None: ...
+
+class DeleteShareGroupOffsetsRequest(_message.Message):
+    __slots__ = ("group", "topics")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteShareGroupOffsetsResponse(_message.Message):
+    __slots__ = ("error", "message", "topics")
+    class Topic(_message.Message):
+        __slots__ = ("topic", "error", "message")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        error: int
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    topics: _containers.RepeatedCompositeFieldContainer[DeleteShareGroupOffsetsResponse.Topic]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[DeleteShareGroupOffsetsResponse.Topic, _Mapping]]] = ...) -> None: ...

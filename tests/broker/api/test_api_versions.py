@@ -93,6 +93,9 @@ RANGES = {
     85: (0, 1),
     86: (0, 0),
     87: (0, 1),
+    90: (0, 1),
+    91: (0, 0),
+    92: (0, 0),
 }
 """What clients and tools of Kafka 4.1 ask of a broker, by API key."""
 

@@ -219,6 +219,31 @@ _GROUPS: Final = (
         ),
         _of((O.DELETE, G), (O.READ, THERE)), G30,
     ),
+    _groups(
+        "DescribeShareGroupOffsets",
+        groups.DescribeShareGroupOffsetsRequest(
+            group="g",
+            topics=[
+                groups.DescribeShareGroupOffsetsRequest.Topic(topic="there", partitions=[0])
+            ],
+        ),
+        _of((O.DESCRIBE, G), (O.DESCRIBE, THERE)), G30,
+    ),
+    _groups(
+        "AlterShareGroupOffsets",
+        groups.AlterShareGroupOffsetsRequest(
+            group="g",
+            partitions=[
+                groups.AlterShareGroupOffsetsRequest.Partition(topic="there", start_offset=1)
+            ],
+        ),
+        _of((O.READ, G), (O.READ, THERE)), G30,
+    ),
+    _groups(
+        "DeleteShareGroupOffsets",
+        groups.DeleteShareGroupOffsetsRequest(group="g", topics=["there"]),
+        _of((O.DELETE, G), (O.READ, THERE)), G30,
+    ),
 )  # fmt: skip
 
 

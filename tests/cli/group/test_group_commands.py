@@ -182,7 +182,7 @@ def test_groups_are_listed(admin: FakeAdmin, capsys: Capture) -> None:
         {"group_id": "live", "protocol_type": "consumer", "state": "Stable", "type": "classic"}
     ]
     assert "Did you mean 'Stable'?" in refusal(capsys, "list", "--state", "Stabel")
-    assert "There are: classic, consumer" in refusal(capsys, "list", "--type", "share")
+    assert "There are: classic, consumer" in refusal(capsys, "list", "--type", "shared")
 
 
 def test_lags_are_described(admin: FakeAdmin, capsys: Capture) -> None:
