@@ -27,6 +27,17 @@ _ENDED = "ended"  # a line with the status of the fork; a line before it is an o
 _REFUSED = "refused"  # a line with the reason why the bug cannot be planted
 
 
+def environment(root: Path) -> dict[str, str]:
+    """Of a process that runs the source under ``root``. The bugs are planted in Python, so Python
+    does the work of the compiled module, too."""
+    return {
+        "PYTHONPATH": str(root),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "STELE_NATIVE": "0",
+    }
+
+
 class Forks:
     """Processes that run planted bugs of the source under ``root``, one at a time.
 
@@ -37,7 +48,7 @@ class Forks:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "chaos.sim.runs.mutants.forks"],
             cwd=root,
-            env={"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
+            env=environment(root),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from chaos.sim.faults.registry import AIMED_AT, KINDS
-from chaos.sim.runs.mutants.forks import Forks
+from chaos.sim.runs.mutants.forks import Forks, environment
 from chaos.sim.runs.mutants.mutant import Mutant, MutantError
 from chaos.sim.runs.mutants.planting import edited
 from chaos.sim.runs.swarm import Plan, RunOutcome
@@ -98,7 +98,7 @@ def worker(
             order.to_json(),
         ],
         cwd=root,
-        env={"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
+        env=environment(root),
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=own_session,
