@@ -24,6 +24,7 @@ from console.rendering import Pages
 from console.settings import ConsoleSettings
 from console.troubles import trouble_of
 from stele.errors import SteleError
+from stele.world import RpcError
 
 log = logging.getLogger("stele.console")
 
@@ -45,6 +46,7 @@ def build(settings: ConsoleSettings, clients: ConsoleClients) -> Starlette:
         middleware=[Middleware(Guard, settings=settings)],
         exception_handlers={
             SteleError: _on_cluster_error,
+            RpcError: _on_cluster_error,
             FormError: _on_form_error,
             HTTPException: _on_wrong_address,
             Exception: _on_defect,
@@ -56,7 +58,7 @@ def build(settings: ConsoleSettings, clients: ConsoleClients) -> Starlette:
 
 
 async def _on_cluster_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, SteleError)
+    assert isinstance(error, SteleError | RpcError)
     trouble = trouble_of(error)
     return desk_of(request).page("trouble.html", status=trouble.status, trouble=trouble)
 

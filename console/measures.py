@@ -9,6 +9,7 @@ from stele.admin.descriptions import PartitionDescription
 from stele.aio import Admin
 from stele.errors import SteleError
 from stele.ids import TopicPartition
+from stele.world import RpcError
 
 END, START = -1, -2
 """Stand for the ends of a log in ``Admin.list_offsets``."""
@@ -22,7 +23,7 @@ class Measures:
     ends: dict[TopicPartition, int]
     sizes_bytes: dict[TopicPartition, int]
     """Of the leader's replica."""
-    troubles: tuple[SteleError, ...]
+    troubles: tuple[SteleError | RpcError, ...]
 
     @property
     def offsets_held(self) -> int:
@@ -32,7 +33,7 @@ class Measures:
 
 async def measure(admin: Admin, topic: str, partitions: Sequence[PartitionDescription]) -> Measures:
     """Partitions without a leader have no offsets."""
-    troubles: list[SteleError] = []
+    troubles: list[SteleError | RpcError] = []
     led = {
         TopicPartition(topic, each.partition): each.leader
         for each in partitions
@@ -43,12 +44,12 @@ async def measure(admin: Admin, topic: str, partitions: Sequence[PartitionDescri
     try:
         starts = await offsets_at(admin, list(led), START)
         ends = await offsets_at(admin, list(led), END)
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         troubles.append(error)
     sizes: dict[TopicPartition, int] = {}
     try:
         sizes = await leader_sizes(admin, led)
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         troubles.append(error)
     return Measures(starts, ends, sizes, tuple(troubles))
 

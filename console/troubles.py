@@ -17,6 +17,7 @@ from stele.errors import (
     SteleError,
     UnreachableError,
 )
+from stele.world import RpcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,15 @@ class Trouble:
     """Of a request about several things: each refused one, the name of its error, and why."""
 
 
-def trouble_of(error: SteleError) -> Trouble:
-    """What to tell a person of an error."""
+def trouble_of(error: SteleError | RpcError) -> Trouble:
+    """What to tell a person of an error. A broker that is asked by name fails with RpcError."""
+    if isinstance(error, RpcError):
+        return Trouble(
+            503,
+            "A broker does not answer",
+            str(error),
+            "Look at the cluster's page: a broker may have ended. Then try again.",
+        )
     if isinstance(error, UnreachableError):
         return Trouble(
             503,
