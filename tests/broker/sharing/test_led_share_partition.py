@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from broker.coordinator.share.types import NO_START, ReadRequest, ShareState, StateAnswer
+from broker.replication.deadlines import Deadline
 from broker.share.values import RecordState, StateBatch
 from stele.errors import ApiError, ErrorCode
 from tests.support.sharing import (
@@ -270,6 +273,26 @@ async def test_a_drop_ends_a_load_and_counts_once() -> None:
 
 
 @virtual
+async def test_a_share_partition_that_nobody_reads_persists_what_was_acknowledged() -> None:
+    bench = SharingBench()
+    for _ in range(2):
+        bench.log.append()
+    led = await bench.led()
+    await bench.fetch(led)
+    bench.states.gate = asyncio.Event()
+    acknowledging = [asyncio.ensure_future(led.acknowledge("m", [batch(0, 0, ACCEPT)]))]
+    await until(lambda: bool(bench.states.writes))
+    acknowledging.append(asyncio.ensure_future(led.acknowledge("m", [batch(1, 1, ACCEPT)])))
+    await asyncio.sleep(0)
+    led.retire()
+    assert led.failure is None
+    bench.states.gate.set()
+    await asyncio.gather(*acknowledging)
+    await until(lambda: bench.dropped == [led])
+    assert [each.start_offset for each in bench.states.writes] == [0, 1]
+
+
+@virtual
 async def test_a_drop_while_the_log_is_read_delivers_nothing() -> None:
     bench = SharingBench()
     bench.log.append()
@@ -300,6 +323,69 @@ async def test_records_come_back_when_their_locks_end_and_for_the_last_time_neve
     assert first.batches == (StateBatch(0, 0, RecordState.AVAILABLE, 1),)
     # The start offset says it of the archived record.
     assert (second.start_offset, second.batches) == (1, ())
+
+
+@virtual
+async def test_there_is_one_timer_for_the_lock_that_ends_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = SharingBench()
+    for _ in range(3):
+        bench.log.append()
+    led = await bench.led()
+    add, delays = bench.deadlines.add, list[float]()
+
+    def noted(delay_ms: float, wake: Callable[[], None]) -> Deadline:
+        delays.append(delay_ms)
+        return add(delay_ms, wake)
+
+    monkeypatch.setattr(bench.deadlines, "add", noted)
+    for number in range(3):
+        assert len((await bench.fetch(led, f"m{number}", max_records=1)).acquired) == 1
+        await asyncio.sleep(0.3)
+    assert delays == [1_000]
+    await asyncio.sleep(3.0)
+    assert await bench.offsets(led, "n") == [0, 1, 2]
+    first, *later = delays
+    assert first == 1_000
+    assert all(0 < each <= 300 for each in later[:-1])
+    assert later[-1] == 1_000, "of the last delivery"
+    assert len(later) == 3
+
+
+@virtual
+async def test_a_shorter_lock_ends_before_an_earlier_longer_one() -> None:
+    bench = SharingBench()
+    for _ in range(2):
+        bench.log.append()
+    led = await bench.led()
+    led.configure(
+        replace(led.settings, limits=bench.limits._replace(record_lock_duration_ms=9_000))
+    )
+    assert len((await bench.fetch(led, "m", max_records=1)).acquired) == 1
+    led.configure(replace(led.settings, limits=bench.limits))
+    assert await bench.offsets(led, "n") == [1]
+    delivery = await bench.fetch(led, "o", wait_ms=60_000)
+    assert [each.first for each in delivery.acquired] == [1]
+    assert bench.clock.monotonic() < 2.0
+
+
+@virtual
+async def test_a_request_that_is_given_up_does_not_stop_the_writes() -> None:
+    bench = SharingBench()
+    for _ in range(2):
+        bench.log.append()
+    led = await bench.led()
+    await bench.fetch(led)
+    bench.states.gate = asyncio.Event()
+    given_up = asyncio.ensure_future(led.acknowledge("m", [batch(0, 0, ACCEPT)]))
+    await until(lambda: bool(bench.states.writes))
+    given_up.cancel()
+    bench.states.gate.set()
+    await led.acknowledge("m", [batch(1, 1, ACCEPT)])
+    assert led.failure is None
+    assert led.machine is not None
+    assert led.machine.start_offset == 2
 
 
 @virtual

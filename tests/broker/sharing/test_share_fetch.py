@@ -177,3 +177,14 @@ async def test_a_full_answer_reads_no_other_partition(max_bytes: int, max_record
     fetch = ShareFetch(one.session(), partitions, wanted, one.clock, lambda: 100)
     assert list(await fetch.run()) == [one.log.id]
     assert other.log.reads == []
+
+
+@virtual
+async def test_a_member_that_wants_no_bytes_gets_the_first_record_of_any_partition() -> None:
+    empty, other = SharingBench(), SharingBench()
+    other.log.id = other.log.id._replace(partition=4)
+    other.log.append()
+    partitions = [await empty.led(), await other.led()]
+    wanted = Wanted(0, 0, 100, is_strict=False)
+    fetch = ShareFetch(empty.session(), partitions, wanted, empty.clock, lambda: 100)
+    assert list(await fetch.run()) == [other.log.id]

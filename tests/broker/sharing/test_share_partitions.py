@@ -184,3 +184,27 @@ async def test_a_stop_drops_all() -> None:
     await bench.partitions.stop()
     assert bench.all() == set()
     assert all(each.failure is not None for each in dropped)
+
+
+@virtual
+async def test_a_group_that_nobody_reads_for_is_loaded_anew_and_others_stay() -> None:
+    """An administrator may have set its states anew meanwhile."""
+    bench = Bench()
+    mine = [bench.partitions.take("g", each) for each in (P0, P1)]
+    other = bench.partitions.take("h", P0)
+    await until(lambda: all(each.machine is not None for each in (*mine, other)))
+    bench.partitions.retire("g")
+    assert bench.all() == {("h", P0)}
+    assert all(each.failure is not None for each in mine)
+    assert bench.partitions.take("g", P0) not in mine
+
+
+@virtual
+async def test_a_share_partition_that_is_read_again_while_it_loads_stays() -> None:
+    bench = Bench()
+    kept, left = (bench.partitions.take("g", each) for each in (P0, P1))
+    bench.partitions.retire("g")
+    assert bench.all() == {("g", P0), ("g", P1)}, "they are being loaded"
+    assert bench.partitions.take("g", P0) is kept
+    await until(lambda: kept.machine is not None and left.failure is not None)
+    assert bench.all() == {("g", P0)}

@@ -58,6 +58,18 @@ def test_a_lost_connection_ends_its_sessions_and_no_others() -> None:
     assert len(bench.sessions) == 1
 
 
+def test_a_group_has_sessions_until_the_last_one_ends() -> None:
+    bench = Bench()
+    assert not bench.sessions.has_group("g")
+    bench.sessions.open(M, "a")
+    bench.sessions.open(M, "b")
+    bench.sessions.open(N, "a")
+    bench.sessions.forget("a")
+    assert bench.sessions.has_group("g")
+    bench.sessions.forget("b")
+    assert not bench.sessions.has_group("g")
+
+
 def test_a_new_session_of_a_member_keeps_its_records_also_when_the_old_connection_is_lost() -> None:
     bench = Bench()
     former = bench.sessions.open(M, "a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.coordinator.share.batches import merged
@@ -66,6 +66,12 @@ def test_merged_batches_say_what_each_offset_has(
 
 
 @given(written=st.lists(batches(), max_size=8))
+@example(
+    written=[StateBatch(5, 5, RecordState.AVAILABLE, 1), StateBatch(4, 4, RecordState.AVAILABLE, 1)]
+)
+@example(
+    written=[StateBatch(4, 4, RecordState.AVAILABLE, 1), StateBatch(5, 5, RecordState.AVAILABLE, 1)]
+)
 def test_neighbours_that_are_alike_are_one(written: list[StateBatch]) -> None:
     found = merged((), written, 0)
     for before, after in itertools.pairwise(found):

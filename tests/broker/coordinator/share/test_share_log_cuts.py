@@ -46,6 +46,11 @@ def test_a_small_part_of_a_log_stays() -> None:
         bench.ask(write(KEY, offset))
     assert 0 < bench.machine.needed_from < 10
     assert bench.machine.cut_offset == 0
+    bench.ask(write(KEY, 7))
+    bench.ask(write(KEY, 8))
+    bench.ask(write(KEY, 9))
+    assert bench.machine.needed_from == 10
+    assert bench.machine.cut_offset == 10
 
 
 def test_a_loaded_machine_knows_where_its_log_begins() -> None:

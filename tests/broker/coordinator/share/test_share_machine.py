@@ -77,6 +77,32 @@ def test_a_leader_gets_the_state_when_its_epoch_is_committed(bench: StateBench) 
     assert len(heard.told) == len(again.told) == 1
 
 
+def test_a_leader_that_loads_the_state_again_changes_nothing(bench: StateBench) -> None:
+    bench.ask(InitializeRequest(KEY, 1))
+    first = bench.ask(ReadRequest(KEY, 4))
+    records = len(bench.log)
+    assert bench.ask(ReadRequest(KEY, 4)) == first
+    assert len(bench.log) == records
+    bench.ask(ReadRequest(KEY, 5))
+    assert len(bench.log) > records
+
+
+def test_a_state_is_told_when_its_snapshot_is_committed(bench: StateBench) -> None:
+    bench.commits_at_once = False
+    bench.send(InitializeRequest(KEY, 1))
+    heard = bench.send(SummaryRequest(KEY))
+    assert heard.told == []
+    bench.commit()
+    assert len(heard.told) == 1
+
+
+def test_a_count_of_done_records_stays_until_another_is_written(bench: StateBench) -> None:
+    bench.ask(InitializeRequest(KEY, 1, 0))
+    for count, known in ((5, 5), (-1, 5), (3, 3)):
+        assert bench.ask(WriteRequest(KEY, 1, 4, 0, count, ())).error is ErrorCode.NONE
+        assert state_of(bench.ask(SummaryRequest(KEY))).complete_count == known
+
+
 def test_offsets_that_are_set_anew_fence_the_leader(bench: StateBench) -> None:
     bench.ask(InitializeRequest(KEY, 1))
     bench.ask(ReadRequest(KEY, 4))
@@ -165,6 +191,7 @@ def test_a_snapshot_follows_many_updates(bench: StateBench) -> None:
     for number in range(9):
         written(bench, 4, StateBatch(number, number, RecordState.ACKNOWLEDGED, 1))
     assert [key[1] for key, _ in bench.log] == [0, 1, 1, 1, 1, 0, 1, 1, 1, 1]
+    assert state_of(bench.ask(SummaryRequest(KEY))).snapshot_epoch == 1
     assert bench.machine.needed_from == 5
 
 

@@ -207,6 +207,27 @@ def test_targets_are_made_at_most_once_in_the_interval(bench: ShareBench) -> Non
     assert len(a.owned) == len(b.owned) == 2
 
 
+def test_a_member_may_subscribe_to_other_topics(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    before = a.epoch
+    bench.share_beat("a", a.epoch, "u")
+    a.beat()
+    assert a.epoch > before
+    assert a.owned == bench.cluster.pairs_of(["u"])
+
+
+def test_a_deleted_topic_is_taken_from_members_before_the_next_target(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a", ("t", "u"))
+    settled(bench, a)
+    bench.cluster.assignment_interval_ms = 60_000
+    before = a.epoch
+    bench.cluster.delete("t")
+    a.beat()
+    assert a.owned == bench.cluster.pairs_of(["u"])
+    assert a.epoch == before, "the target is of the same epoch"
+
+
 # ------------------------------------------------------------------ other kinds of groups
 
 
