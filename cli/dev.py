@@ -155,6 +155,7 @@ def _how_to_connect(cluster: ProcessCluster) -> str:
     lines = [
         f"Brokers      {servers}",
         f"gRPC         {','.join(f'127.0.0.1:{node.grpc_port}' for node in brokers)}",
+        f"Controllers  {','.join(_controller_addresses(cluster))}",
         f"Directory    {cluster.directory.resolve()}",
     ]
     lines += [
@@ -164,6 +165,11 @@ def _how_to_connect(cluster: ProcessCluster) -> str:
     ]
     lines += _how_to_try(cluster)
     return "\n".join(lines)
+
+
+def _controller_addresses(cluster: ProcessCluster) -> list[str]:
+    listeners = [node.settings.get("controller.listener") for node in _nodes(cluster)]
+    return [each for each in listeners if each is not None]
 
 
 def _nodes(cluster: ProcessCluster) -> list[NodeProcess]:
