@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stele.lazy_names import lazy_names
+from stele.version import VERSION
 
 if TYPE_CHECKING:
     from stele.admin.acls import Acl as Acl
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from stele.sync import TopicView as TopicView
     from stele.topic_view.view import Expiry as Expiry
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
 _HOMES = {
     "AcknowledgeType": "stele.records",

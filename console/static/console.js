@@ -16,7 +16,8 @@ function draw(box) {
   const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const plot = new uPlot({
     width: box.clientWidth - 16, height: 150, legend: { show: false }, cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1)] } },
+    // The last minute at least: the axis of a single point would show years.
+    scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1)] } },
     series: [{}, { stroke: colour("--accent"), width: 2, fill: colour("--good-ground"), points: { show: true } }],
     axes: [axis, { ...axis, size: 70 }],
   }, [times, values], box);

@@ -15,6 +15,7 @@ from stele.addresses import Address, address_text
 from stele.cluster.kafka_login import log_in
 from stele.errors import ApiError, ErrorCode
 from stele.security.client_security import SaslCredentials
+from stele.version import VERSION
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader
 from stele.wire.kafka.messages import api_versions
@@ -284,10 +285,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif awaited:
             self._arm(min(pending.deadline for pending in awaited))
 
-    async def negotiate(self, *, timeout_s: float, software_version: str = "0") -> None:
+    async def negotiate(self, *, timeout_s: float) -> None:
         """Fill ``broker_versions`` by an ApiVersions request. Raises as ``request`` does."""
         api = api_versions.API
-        message = api_versions.ApiVersionsRequest(SOFTWARE_NAME, software_version)
+        message = api_versions.ApiVersionsRequest(SOFTWARE_NAME, VERSION)
         version = api.max_version
         response = await self.request(api, version, message, timeout_s=timeout_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
