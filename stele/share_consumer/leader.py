@@ -84,11 +84,12 @@ class ShareLeader:
         others."""
         self._is_closing = True
         self.wake()
+        if self.session.awaits_records and not self.session.has_decisions:
+            self._life.cancel()  # the lost connection ends the session as well
         try:
             async with asyncio.timeout(LAST_REQUEST_S):
-                await asyncio.shield(self._life)
+                await asyncio.gather(self._life, return_exceptions=True)
         except TimeoutError:
-            self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
         self._lose("the consumer was closed", maybe_taken=True)
         if self._watching is not None:
@@ -125,7 +126,8 @@ class ShareLeader:
         if request is None:
             await self._pause(self.session.next_at_s(now_s) - now_s)
         else:
-            await self._carry_out(request, wait_ms or 0)
+            # The outcome of decisions must not wait for records.
+            await self._carry_out(request, 0 if request.decisions else wait_ms or 0)
 
     async def _pause(self, pause_s: float) -> None:
         try:
@@ -135,6 +137,13 @@ class ShareLeader:
             return
 
     async def _end(self) -> None:
+        while self.session.has_decisions:
+            now_s = self._clock.monotonic()
+            request = self.session.next_request(now_s, wants_records=False)
+            if request is not None:
+                await self._carry_out(request, 0)
+            elif self.session.has_decisions:
+                await asyncio.sleep(max(self.session.next_at_s(now_s) - now_s, 0.001))
         request = self.session.last_request(self._clock.monotonic())
         if request is not None and self._connection is not None:
             await self._carry_out(request, 0)

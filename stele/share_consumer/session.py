@@ -8,13 +8,18 @@ others.
 - A decision is settled once: by the leader's answer, the loss of the session, or the end of the
   lock. ``take_outcomes`` returns the settled ones.
 - A broker takes the acknowledgements of a partition all or none. So what is past its lock by the
-  member's clock is not sent, and renewals go in a request of their own.
+  member's clock is not sent, and renewals go in a request of their own. Decisions that were refused
+  together are sent again in smaller groups, so that those that are in order count.
+- Requests of a session are in the order of its epochs: an acknowledgement waits for the answer to
+  the fetch before it. So a fetch waits briefly where an acknowledgement may follow, and not at all
+  if it carries some.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -45,6 +50,13 @@ retriable, such as a share coordinator that moves, the member still has them."""
 _RETRY_S: Final = 0.1
 """The pause before an acknowledgement is sent again that the leader could not persist."""
 
+_HELD_WAIT_S: Final = 0.1
+"""The longest wait of a fetch while the member has records that it may acknowledge."""
+
+_SPLITS_MAX: Final = 32
+"""How often the decisions of a refused request are split. One bad decision among 500 takes 9
+splits. Where all are bad, splitting to the end would take a request for each of them."""
+
 
 class Kind(enum.Enum):
     FETCH = "ShareFetch"
@@ -71,6 +83,8 @@ class Delivery:
     offsets: dict[int, None] = field(default_factory=dict)
     """Those without a decision."""
     is_renewable: bool = True
+    is_apart: bool = False
+    """A renewal together with other deliveries was refused, so it is renewed alone."""
 
     @property
     def renew_at_s(self) -> float:
@@ -83,6 +97,7 @@ class Decision(NamedTuple):
     number: int  # -1: nobody waits for its outcome
     type: int
     until_s: float  # when the lock of the record ends
+    delivery: Delivery
 
 
 class Outcome(NamedTuple):
@@ -94,11 +109,22 @@ class Outcome(NamedTuple):
     error: ApiError | None
 
 
+Decisions = dict[int, Decision]  # by offset, of one partition
+
+
+@dataclass(slots=True, eq=False)
+class _Refused:
+    """Decisions that the leader has refused together, in groups to send apart."""
+
+    groups: deque[Decisions]
+    splits_left: int = _SPLITS_MAX
+
+
 @dataclass(slots=True, eq=False)
 class SessionRequest:
     kind: Kind
     epoch: int
-    decisions: dict[PartitionId, dict[int, Decision]] = field(default_factory=dict)
+    decisions: dict[PartitionId, Decisions] = field(default_factory=dict)
     renewed: list[Delivery] = field(default_factory=list)
     added: list[PartitionId] = field(default_factory=list)
     forgotten: list[PartitionId] = field(default_factory=list)
@@ -136,7 +162,8 @@ class ShareSession:
         self._known: dict[PartitionId, None] = {}  # the partitions of the broker's session
         self._held: dict[tuple[PartitionId, int], Delivery] = {}
         self._deliveries: list[Delivery] = []
-        self._queue: dict[PartitionId, dict[int, Decision]] = {}
+        self._queue: dict[PartitionId, Decisions] = {}
+        self._refused: dict[PartitionId, _Refused] = {}
         self._sent: SessionRequest | None = None
         self._retry_at_s = 0.0
         self._outcomes: list[Outcome] = []
@@ -151,12 +178,26 @@ class ShareSession:
     @property
     def is_idle(self) -> bool:
         """Whether the member has nothing to do with this leader."""
-        return not (self._wanted or self._held or self._queue or self._sent)
+        return not (self._wanted or self._held or self.has_decisions or self._sent)
+
+    @property
+    def has_decisions(self) -> bool:
+        """Whether there are decisions that were not sent."""
+        return bool(self._queue or self._refused)
+
+    @property
+    def awaits_records(self) -> bool:
+        """Whether a fetch is under way that carries no decision."""
+        sent = self._sent
+        return sent is not None and sent.kind is Kind.FETCH and not sent.decisions
 
     @property
     def longest_wait_s(self) -> float:
-        """A request for records may wait so long without a lock that ends meanwhile."""
-        return min((each.lock_s / 4 for each in self._deliveries), default=NEVER)
+        """How long a fetch may wait for records. Acknowledgements and renewals wait behind it."""
+        held = [each.lock_s / 4 for each in self._deliveries if each.offsets]
+        if not held and not self.has_decisions:
+            return NEVER
+        return min([_HELD_WAIT_S, *held])
 
     def holds(self, delivery: Delivery, offset: int, now_s: float) -> bool:
         """Whether the member has a record of this delivery, and no decision about it was made."""
@@ -169,7 +210,7 @@ class ShareSession:
             times.append(each.until_s)
             if self.can_renew:
                 times.append(each.renew_at_s)
-        if self._queue:
+        if self.has_decisions:
             times.append(max(now_s, self._retry_at_s))
         return min(times)
 
@@ -187,10 +228,11 @@ class ShareSession:
         return is_news
 
     def took(
-        self, partition: PartitionId, offsets: Iterable[int], asked_at_s: float, lock_s: float
+        self, partition: PartitionId, offsets: Sequence[int], asked_at_s: float, lock_s: float
     ) -> Delivery:
         """The leader has given these records. Their lock began after ``asked_at_s``."""
         delivery = Delivery(partition, asked_at_s + lock_s, lock_s, asked_at_s + self._patience_s)
+        self._void(partition, offsets)
         for offset in offsets:
             former = self._held.get((partition, offset))
             if former is not None:  # its lock has ended by the broker's clock
@@ -221,7 +263,7 @@ class ShareSession:
             return False
         delivery.offsets.pop(offset, None)
         decisions = self._queue.setdefault(partition, {})
-        decisions[offset] = Decision(number, kind, delivery.until_s)
+        decisions[offset] = Decision(number, kind, delivery.until_s, delivery)
         return True
 
     # ------------------------------------------------------------------------- the leader
@@ -239,18 +281,17 @@ class ShareSession:
             request.added = [each for each in self._wanted if each not in self._known]
             request.forgotten = [each for each in self._known if each not in self._wanted]
             if self.is_open and now_s >= self._retry_at_s:
-                request.decisions, self._queue = self._queue, {}
+                request.decisions = self._take_decisions()
         self._sent = request
         return request
 
     def last_request(self, now_s: float) -> SessionRequest | None:
-        """The request that ends the session. The leader gives what is still held to others, as if
-        it had not been delivered. None if there is no session."""
+        """The request that ends the session, after the decisions were sent. The leader gives what
+        is still held to others, as if it had not been delivered. None if there is no session."""
         self._expire(now_s)
         if not self.is_open:
             return None
-        self._sent = SessionRequest(Kind.ACKNOWLEDGE, ENDS, self._queue)
-        self._queue = {}
+        self._sent = SessionRequest(Kind.ACKNOWLEDGE, ENDS)
         return self._sent
 
     def _renewal(self, now_s: float) -> SessionRequest | None:
@@ -259,17 +300,29 @@ class ShareSession:
         due = [each for each in self._deliveries if each.renew_at_s <= now_s]
         if not due:
             return None
-        return SessionRequest(Kind.ACKNOWLEDGE, self._epoch, renewed=due)
+        renewed: list[Delivery] = []
+        for partition in dict.fromkeys(each.partition for each in due):
+            of_it = [each for each in due if each.partition == partition]
+            renewed += [each for each in of_it if each.is_apart][:1] or of_it
+        return SessionRequest(Kind.ACKNOWLEDGE, self._epoch, renewed=renewed)
 
     def _decisions(self, now_s: float, *, wants_records: bool) -> SessionRequest | None:
         """A fetch would wait for records, and would add the partitions that it acknowledges to the
         session."""
-        if not self._queue or now_s < self._retry_at_s:
+        if not self.has_decisions or now_s < self._retry_at_s:
             return None
-        if wants_records and self._queue.keys() <= self._wanted.keys():
+        if wants_records and not self._refused and self._queue.keys() <= self._wanted.keys():
             return None
-        decisions, self._queue = self._queue, {}
-        return SessionRequest(Kind.ACKNOWLEDGE, self._epoch, decisions)
+        return SessionRequest(Kind.ACKNOWLEDGE, self._epoch, self._take_decisions())
+
+    def _take_decisions(self) -> dict[PartitionId, Decisions]:
+        """What the next request carries: of a partition with refused decisions one group alone."""
+        taken, self._queue = self._queue, {}
+        for partition, refused in self._refused.items():
+            if partition in taken:
+                self._queue[partition] = taken[partition]
+            taken[partition] = refused.groups.popleft()
+        return taken
 
     def on_answer(
         self,
@@ -293,11 +346,13 @@ class ShareSession:
             }
         for partition, decisions in request.decisions.items():
             self._decided(partition, decisions, errors.get(partition), now_s)
+        together = Counter(each.partition for each in request.renewed)
         for delivery in request.renewed:
-            error = errors.get(delivery.partition)
-            if error is None:
+            if delivery.partition not in errors:
                 delivery.lock_s = lock_s or delivery.lock_s
                 delivery.until_s = asked_at_s + delivery.lock_s
+            elif together[delivery.partition] > 1:
+                delivery.is_apart = True
             else:
                 delivery.is_renewable = False
         for partition, error in errors.items():
@@ -316,16 +371,33 @@ class ShareSession:
     def _decided(
         self,
         partition: PartitionId,
-        decisions: dict[int, Decision],
+        decisions: Decisions,
         error: ApiError | None,
         now_s: float,
     ) -> None:
+        refused = self._refused.get(partition)
         if error is not None and error.code.retriable and error.code not in LOST_LEADERSHIP:
             # It could not be persisted, and the member has the records again.
-            self._queue[partition] = {**decisions, **self._queue.get(partition, {})}
             self._retry_at_s = now_s + _RETRY_S
+            if refused is None:
+                self._queue[partition] = {**decisions, **self._queue.get(partition, {})}
+            else:
+                refused.groups.appendleft(decisions)
             return
-        self._settle(partition, {o: each.number for o, each in decisions.items()}, error)
+        if (
+            error is not None
+            and error.code is ErrorCode.INVALID_RECORD_STATE
+            and len(decisions) > 1
+        ):
+            refused = refused or _Refused(deque())
+            if refused.splits_left > 0:
+                refused.splits_left -= 1
+                refused.groups += _split(decisions)
+                self._refused[partition] = refused
+                return
+        self._settle(partition, _numbers(decisions), error)
+        if refused is not None and not refused.groups:
+            del self._refused[partition]
 
     def on_lost(self, reason: str, *, maybe_taken: bool) -> None:
         """The session is over: its connection broke, or the broker does not know it. The broker
@@ -337,11 +409,10 @@ class ShareSession:
         if sent is not None:
             error = _unknown(reason) if maybe_taken else _session_lost(reason)
             for partition, decisions in sent.decisions.items():
-                self._settle(partition, {o: e.number for o, e in decisions.items()}, error)
-        queue, self._queue = self._queue, {}
-        for partition, decisions in queue.items():
-            numbers = {offset: each.number for offset, each in decisions.items()}
-            self._settle(partition, numbers, _session_lost(reason))
+                self._settle(partition, _numbers(decisions), error)
+        for partition, decisions in self._unsent():
+            self._settle(partition, _numbers(decisions), _session_lost(reason))
+        self._queue, self._refused = {}, {}
         for delivery in self._deliveries:
             self._drop(delivery)
         self._forget_empty()
@@ -349,17 +420,40 @@ class ShareSession:
     # ------------------------------------------------------------------------- locks
 
     def _expire(self, now_s: float) -> None:
-        for partition, decisions in list(self._queue.items()):
-            late = {o: e for o, e in decisions.items() if e.until_s <= now_s}
-            if late:
-                self._queue[partition] = {o: e for o, e in decisions.items() if o not in late}
-                if not self._queue[partition]:
-                    del self._queue[partition]
-                self._settle(partition, {o: e.number for o, e in late.items()}, _lock_ended())
+        for partition, decisions in self._unsent():
+            late = [o for o, each in decisions.items() if each.until_s <= now_s]
+            self._give_up(partition, decisions, late)
         for delivery in self._deliveries:
             if delivery.until_s <= now_s:
                 self._drop(delivery)
         self._forget_empty()
+
+    def _void(self, partition: PartitionId, offsets: Iterable[int]) -> None:
+        """The leader gives these records anew, so former decisions about them are too late."""
+        for each, decisions in self._unsent():
+            if each == partition:
+                self._give_up(partition, decisions, [o for o in offsets if o in decisions])
+
+    def _unsent(self) -> list[tuple[PartitionId, Decisions]]:
+        groups = [
+            (each, group) for each, refused in self._refused.items() for group in refused.groups
+        ]
+        return [*self._queue.items(), *groups]
+
+    def _give_up(
+        self, partition: PartitionId, decisions: Decisions, offsets: Iterable[int]
+    ) -> None:
+        numbers = {offset: decisions.pop(offset).number for offset in offsets}
+        self._settle(partition, numbers, _lock_ended())
+        if decisions:
+            return
+        refused = self._refused.get(partition)
+        if self._queue.get(partition) is decisions:
+            del self._queue[partition]
+        elif refused is not None:
+            refused.groups = deque(each for each in refused.groups if each)
+            if not refused.groups:
+                del self._refused[partition]
 
     def _drop(self, delivery: Delivery) -> None:
         for offset in delivery.offsets:
@@ -377,6 +471,22 @@ class ShareSession:
             self._outcomes.append(
                 Outcome(partition, tuple(told.values()), tuple(sorted(told)), error)
             )
+
+
+def _numbers(decisions: Decisions) -> dict[int, int]:
+    return {offset: each.number for offset, each in decisions.items()}
+
+
+def _split(decisions: Decisions) -> list[Decisions]:
+    """Apart what has a lock of its own; records of one lock in halves."""
+    by_lock: dict[Delivery, Decisions] = {}
+    for offset in sorted(decisions):
+        by_lock.setdefault(decisions[offset].delivery, {})[offset] = decisions[offset]
+    if len(by_lock) > 1:
+        return list(by_lock.values())
+    half = len(decisions) // 2
+    ascending = sorted(decisions.items())
+    return [dict(ascending[:half]), dict(ascending[half:])]
 
 
 def _not_held(offset: int) -> ApiError:

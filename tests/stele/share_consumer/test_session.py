@@ -183,15 +183,134 @@ def test_a_second_decision_about_a_record_does_not_count() -> None:
     assert outcome.error is not None
 
 
-def test_the_last_request_carries_the_decisions_that_wait() -> None:
+def test_the_last_request_ends_the_session() -> None:
+    session = opened(P)
+    session.took(P, [0, 1], 0.0, LOCK_S)
+    request = session.last_request(0.0)
+    assert request is not None
+    assert (request.epoch, request.acknowledged) == (ENDS, {})
+    answer(session, request)
+    assert session.last_request(0.0) is None
+
+
+REFUSED = ApiError(ErrorCode.INVALID_RECORD_STATE)
+
+
+def settled(session: ShareSession, bad: set[int]) -> tuple[list[list[int]], set[int], set[int]]:
+    """The offsets of each request to a broker that has lost the locks of ``bad``, and the decisions
+    that count and that do not."""
+    requests: list[list[int]] = []
+    counting: set[int] = set()
+    failed: set[int] = set()
+    while (request := session.next_request(0.0, wants_records=False)) is not None:
+        offsets = sorted(request.decisions[P])
+        requests.append(offsets)
+        answer(session, request, {P: REFUSED} if bad & set(offsets) else {})
+        for outcome in session.take_outcomes():
+            (counting if outcome.error is None else failed).update(outcome.offsets)
+    assert not session.has_decisions
+    return requests, counting, failed
+
+
+def test_one_refused_decision_takes_no_others_along() -> None:
+    for bad in range(8):
+        session = opened(P)
+        session.took(P, list(range(8)), 0.0, LOCK_S)
+        for offset in range(8):
+            session.decide(P, offset, ACCEPT, offset)
+        requests, counting, failed = settled(session, {bad})
+        assert (counting, failed) == (set(range(8)) - {bad}, {bad})
+        assert len(requests) == 7
+
+
+def test_refused_decisions_are_split_by_lock_first() -> None:
+    session = opened(P)
+    session.took(P, [0, 2, 4], 0.0, LOCK_S)
+    session.took(P, [1, 3], 0.0, LOCK_S)
+    for offset in range(5):
+        session.decide(P, offset, ACCEPT, offset)
+    requests, counting, failed = settled(session, {1, 3})
+    assert requests == [[0, 1, 2, 3, 4], [0, 2, 4], [1, 3], [1], [3]]
+    assert (counting, failed) == ({0, 2, 4}, {1, 3})
+
+
+def test_decisions_that_are_all_refused_take_few_requests() -> None:
+    session = opened(P)
+    every = range(500)
+    session.took(P, list(every), 0.0, LOCK_S)
+    for offset in every:
+        session.decide(P, offset, ACCEPT, offset)
+    requests, counting, failed = settled(session, set(every))
+    assert (counting, failed) == (set(), set(every))
+    assert len(requests) == 65
+
+
+def test_a_decision_waits_until_those_that_were_refused_before_it_are_settled() -> None:
+    session = opened(P, Q)
+    session.took(P, [0, 1, 2], 0.0, LOCK_S)
+    session.decide(P, 0, ACCEPT, 0)
+    session.decide(P, 1, ACCEPT, 1)
+    answer(session, session.next_request(0.0, wants_records=False), {P: REFUSED})
+    session.decide(P, 2, ACCEPT, 2)
+    requests, counting, failed = settled(session, {1})
+    assert requests == [[0], [1], [2]]
+    assert (counting, failed) == ({0, 2}, {1})
+
+
+def test_a_refused_group_that_could_not_be_persisted_is_sent_again() -> None:
+    session = opened(P)
+    session.took(P, [0, 1], 0.0, LOCK_S)
+    session.decide(P, 0, ACCEPT, 0)
+    session.decide(P, 1, ACCEPT, 1)
+    answer(session, session.next_request(0.0, wants_records=False), {P: REFUSED})
+    moving = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer(session, session.next_request(0.0, wants_records=False), {P: moving})
+    assert session.next_request(0.0, wants_records=False) is None
+    again = session.next_request(0.1, wants_records=False)
+    assert again is not None
+    assert list(again.decisions[P]) == [0]
+
+
+def test_refused_decisions_end_with_their_lock_and_with_the_session() -> None:
+    for is_lost in (False, True):
+        session = opened(P)
+        session.took(P, [0, 1, 2], 0.0, LOCK_S)
+        for offset in range(3):
+            session.decide(P, offset, ACCEPT, offset)
+        answer(session, session.next_request(0.0, wants_records=False), {P: REFUSED})
+        if is_lost:
+            session.on_lost("it broke", maybe_taken=True)
+        else:
+            assert session.next_request(LOCK_S, wants_records=False) is None
+        outcomes = session.take_outcomes()
+        assert sorted(o for each in outcomes for o in each.offsets) == [0, 1, 2]
+        assert all(each.error is not None for each in outcomes)
+        assert not session.has_decisions
+
+
+def test_a_record_that_is_given_again_settles_the_decision_that_was_not_sent() -> None:
     session = opened(P)
     session.took(P, [0, 1], 0.0, LOCK_S)
     session.decide(P, 0, ACCEPT, 1)
-    request = session.last_request(0.0)
+    session.took(P, [0], 1.0, LOCK_S)
+    (late,) = session.take_outcomes()
+    assert (late.numbers, late.error is None) == ((1,), False)
+    session.decide(P, 0, RELEASE, 2)
+    request = session.next_request(1.0, wants_records=False)
     assert request is not None
-    assert (request.epoch, request.acknowledged) == (ENDS, {P: [AcknowledgedRange(0, 0, 1)]})
-    answer(session, request)
-    assert session.last_request(0.0) is None
+    assert request.acknowledged == {P: [AcknowledgedRange(0, 0, 2)]}
+
+
+def test_a_refused_renewal_takes_no_other_lock_along() -> None:
+    session = opened(P)
+    old = session.took(P, [0], 0.0, LOCK_S)
+    new = session.took(P, [1], 0.0, LOCK_S)
+    answer(session, session.next_request(15.0, wants_records=False), {P: REFUSED}, 15.0)
+    answer(session, session.next_request(15.0, wants_records=False), {P: REFUSED}, 15.0)
+    answer(session, session.next_request(15.0, wants_records=False), {}, 15.0)
+    assert not session.holds(old, 0, 30.0)
+    assert session.holds(new, 1, 44.9)
+    assert session.next_request(15.0, wants_records=False) is None
 
 
 def test_an_idle_session_has_no_partitions_records_and_decisions() -> None:
@@ -205,11 +324,21 @@ def test_an_idle_session_has_no_partitions_records_and_decisions() -> None:
     assert session.is_idle
 
 
-def test_a_fetch_waits_less_than_a_lock() -> None:
+def test_a_fetch_waits_briefly_where_an_acknowledgement_may_follow() -> None:
     session = opened(P)
     assert session.longest_wait_s == float("inf")
-    session.took(P, [0], 0.0, 2.0)
-    assert session.longest_wait_s == 0.5
+    session.took(P, [0], 0.0, LOCK_S)
+    assert session.longest_wait_s == 0.1
+    session.decide(P, 0, ACCEPT, 1)
+    assert session.longest_wait_s == 0.1
+    answer(session, session.next_request(0.0, wants_records=False))
+    assert session.longest_wait_s == float("inf")
+
+
+def test_a_fetch_waits_less_than_a_lock() -> None:
+    session = opened(P)
+    session.took(P, [0], 0.0, 0.2)
+    assert session.longest_wait_s == 0.05
 
 
 # -------------------------------------------------------------------------------- membership
