@@ -131,7 +131,7 @@ class ShareConsumer:
         """Take records of these topics. The next polls join the group.
 
         A further call replaces the subscription. Records of other topics that were returned can
-        still be acknowledged. Raises ConfigError.
+        still be acknowledged, and no further ones are returned. Raises ConfigError.
 
         >>> consumer.subscribe(["orders", "payments"])
         """
@@ -144,6 +144,7 @@ class ShareConsumer:
         for name in names:
             self._view.want(name)
         self._member.membership.subscribe(names)
+        self._leaders.update()
         self._member.wake()
 
     async def unsubscribe(self) -> None:

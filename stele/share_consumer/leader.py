@@ -116,6 +116,8 @@ class ShareLeader:
         """Send one request, or wait until there may be one."""
         if self._connection is not None and self._connection.is_closed:
             self._lose("the connection was lost", maybe_taken=True)
+        if self._view.is_stale:
+            self._view.refresh_soon()
         now_s = self._clock.monotonic()
         if now_s < self._rests_until_s:
             await self._pause(self._rests_until_s - now_s)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stele.cluster.leader_requests import PartitionRetry
-from stele.cluster.messages import Leader
+from stele.cluster.messages import NO_LEADER, Leader
 from stele.cluster.view import ClusterView
 from stele.config import ShareConsumerConfig
 from stele.errors import ApiError, ErrorCode, SteleError
@@ -33,6 +33,7 @@ class _Given(NamedTuple):
     leader: ShareLeader
     delivery: Delivery
     record: ShareRecord
+    leader_epoch: int  # as far as it was known then
 
 
 class _Key(NamedTuple):
@@ -85,6 +86,7 @@ class ShareLeaders:
             return
         now_s = self._clock.monotonic()
         self._learn_names()
+        self._drop_lost()
         wanted: dict[int, list[PartitionId]] = {}
         again_at_s = float("inf")
         for each in sorted(self._membership.assigned):
@@ -107,6 +109,43 @@ class ShareLeaders:
                 del self._leaders[broker_id]
                 self._in_background(leader)
         self._update_at(again_at_s, now_s)
+
+    def _drop_lost(self) -> None:
+        """Drop what another leader gives again, and return no records of topics that are not
+        subscribed to any more."""
+        for broker_id, leader in self._leaders.items():
+            for partition in leader.session.held_partitions():
+                known = self._known_leader(partition)
+                if known is not None and known.broker_id != broker_id:
+                    leader.session.forget(partition)
+        now_s = self._clock.monotonic()
+        buffer, self._buffer = self._buffer, deque()
+        for given in buffer:
+            session, partition = given.leader.session, given.delivery.partition
+            if not session.holds(given.delivery, given.record.offset, now_s):
+                continue
+            known = self._known_leader(partition)
+            # With a later epoch of the same leader, the records are lost if it came before they
+            # were given, and still locked if the view was late. The release is right in both cases.
+            is_lost = known is not None and known.epoch > given.leader_epoch
+            if is_lost or given.record.topic not in self._membership.topics:
+                session.decide(partition, given.record.offset, AcknowledgeType.RELEASE)
+            else:
+                self._buffer.append(given)
+        if len(self._buffer) < len(buffer):
+            self._wake()
+
+    def _known_leader(self, partition: PartitionId) -> Leader | None:
+        """The leader of the partition. NO_LEADER if its topic was deleted, and None if it is not
+        known."""
+        name = self._name(partition)
+        topic = self._view.topic(name.topic)
+        if topic is None:
+            return None
+        if topic.topic_id != partition.topic_id:
+            return NO_LEADER
+        leader = topic.partitions.get(partition.partition)
+        return None if leader is None or leader.broker_id < 0 else leader
 
     def _learn_names(self) -> None:
         for name in self._membership.topics:
@@ -310,10 +349,11 @@ class ShareLeaders:
             answer.acquired,
             check_crcs=self._config.check_crcs,
         )
+        epoch = self._view.leader_epoch(self._name(partition))
         without = dict.fromkeys(offsets)
         for record in found.records:
             del without[record.offset]
-            self._buffer.append(_Given(leader, delivery, record))
+            self._buffer.append(_Given(leader, delivery, record, epoch))
         for offset in without:
             if any(offset in each for each in found.unreadable):
                 session.decide(partition, offset, AcknowledgeType.RELEASE)

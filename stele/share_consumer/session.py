@@ -199,6 +199,9 @@ class ShareSession:
             return NEVER
         return min([_HELD_WAIT_S, *held])
 
+    def held_partitions(self) -> list[PartitionId]:
+        return list(dict.fromkeys(each.partition for each in self._deliveries if each.offsets))
+
     def holds(self, delivery: Delivery, offset: int, now_s: float) -> bool:
         """Whether the member has a record of this delivery, and no decision about it was made."""
         return offset in delivery.offsets and now_s < delivery.until_s
@@ -493,7 +496,7 @@ def _not_held(offset: int) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_RECORD_STATE,
         f"this consumer does not have the record at offset {offset}: it was acknowledged before, "
-        "its lock has ended, or the connection to its leader was lost",
+        "its lock has ended, the connection to its leader was lost, or its leader has changed",
     )
 
 

@@ -108,7 +108,7 @@ class ShareConsumer(CallsBack):
         """Take records of these topics. The next polls join the group.
 
         A further call replaces the subscription. Records of other topics that were returned can
-        still be acknowledged. Raises ConfigError.
+        still be acknowledged, and no further ones are returned. Raises ConfigError.
 
         >>> consumer.subscribe(["orders", "payments"])
         """
