@@ -430,6 +430,7 @@ class Broker:
             answer_share=self._kafka.memory.answer_share,
         )
         self._publisher.subscribe(self._sharing)
+        self._metrics.read_sharing(self._sharing.partitions)
 
     def _node_connections(self, purpose: str) -> NodeConnections:
         config = self._config

@@ -13,6 +13,7 @@ from broker.replication.cleaner import Cleaner
 from broker.replication.measures import ReplicaMeasures
 from broker.replication.moves import DirectoryMoves
 from broker.replication.replicas import ReplicaCounters
+from broker.sharing.partitions import SharePartitions
 from runtime.kafka.requests import Queue
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from stele.ids import TopicPartition
@@ -369,6 +370,42 @@ class BrokerMetrics:
             "stele_transaction_load_seconds_max",
             "The longest load of a transaction coordinator since the start.",
             lambda: loads.longest_s,
+        )
+
+    def read_sharing(self, partitions: SharePartitions) -> None:
+        """Declare what the share partitions of this broker have and do. Records are counted."""
+        measures = partitions.measures
+        self._registry.gauge(
+            "stele_share_partitions",
+            "Share partitions whose partitions this broker leads.",
+            lambda: float(sum(1 for _ in partitions)),
+        )
+        self._registry.gauge(
+            "stele_share_window_records",
+            "Records of all share partitions from the first that is not done to the last delivered "
+            "(InFlightMessageCount).",
+            lambda: float(sum(count for count, _ in partitions.windows)),
+        )
+        self._registry.gauge(
+            "stele_share_full_windows",
+            "Share partitions that deliver nothing new before records are done.",
+            lambda: float(sum(is_full for _, is_full in partitions.windows)),
+        )
+        self._registry.total(
+            "stele_share_deliveries",
+            "Records given to members of share groups.",
+            lambda: measures.deliveries,
+        )
+        self._registry.total(
+            "stele_share_redeliveries",
+            "Records given to members of share groups that were delivered before.",
+            lambda: measures.redeliveries,
+        )
+        self._registry.totals(
+            "stele_share_acknowledgements",
+            "Records that members have acknowledged, by type (RecordAcknowledgementsPerSec).",
+            "type",
+            lambda: {kind.name.lower(): count for kind, count in measures.answered.items()},
         )
 
     def read_groups(self, groups: GroupCoordinators) -> None:

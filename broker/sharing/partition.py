@@ -34,6 +34,7 @@ from broker.replication.replica import Wake
 from broker.replication.shared import SharedBatch
 from broker.share.machine import SharePartition
 from broker.share.values import NO_DEADLINE, AcknowledgementBatch, Acquired, ReadBatch, StateWrite
+from broker.sharing.measures import ShareMeasures
 from broker.sharing.settings import SharePartitionSettings
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -105,6 +106,7 @@ class LedSharePartition:
         states: States,
         clock: Clock,
         deadlines: DeadlineWheel,
+        measures: ShareMeasures,
         on_dropped: Callable[[LedSharePartition], None],
     ) -> None:
         self.key = key
@@ -120,6 +122,7 @@ class LedSharePartition:
         self._states = states
         self._clock = clock
         self._deadlines = deadlines
+        self._measures = measures
         self._on_dropped = on_dropped
         self._machine: SharePartition | None = None
         self._persisted_start = 0  # the start offset that every later leader has at least
@@ -193,6 +196,7 @@ class LedSharePartition:
         acquired = machine.acquire(
             member, offset, found, max_records, self._now_ms(), is_strict=is_strict
         )
+        self._measures.delivered(acquired)
         self._set_timer()
         return acquired
 
@@ -215,12 +219,12 @@ class LedSharePartition:
             # The records are done here, by the end of their locks. A later leader does not know
             # that before it is persisted, and would deliver what it was told is accepted.
             write = machine.restate()
-        if write is None:
-            return
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._acknowledging[write.number] = waiting
-        self._persist(write)
-        await waiting
+        if write is not None:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._acknowledging[write.number] = waiting
+            self._persist(write)
+            await waiting
+        self._measures.acknowledged(batches)
 
     def end_session(self, member: str) -> None:
         """The member is gone. Its records are available."""

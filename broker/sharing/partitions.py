@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.coordinator.share.types import StateKey
 from broker.replication.deadlines import DeadlineWheel
+from broker.sharing.measures import ShareMeasures
 from broker.sharing.partition import LedSharePartition, SharedLog, States
 from broker.sharing.settings import SharePartitionSettings
 from metadata.delta import MetadataDelta
@@ -44,6 +45,7 @@ class SharePartitions:
         self._image = image
         self._clock = clock
         self._deadlines = DeadlineWheel(clock)
+        self.measures: Final = ShareMeasures()
         # By partition, then by group.
         self._led: dict[PartitionId, dict[str, LedSharePartition]] = {}
         self._configs = image().configs
@@ -52,6 +54,14 @@ class SharePartitions:
     def __iter__(self) -> Iterator[LedSharePartition]:
         for groups in list(self._led.values()):
             yield from list(groups.values())
+
+    @property
+    def windows(self) -> Iterator[tuple[int, bool]]:
+        """For each share partition the records in its window, and whether it may have no more."""
+        for led in self:
+            if (machine := led.machine) is not None:
+                count = machine.end_offset - machine.start_offset
+                yield count, count >= machine.limits.partition_max_record_locks
 
     def find(self, group_id: str, partition: PartitionId) -> LedSharePartition | None:
         """One that a member has fetched from, if this broker leads the partition still."""
@@ -77,6 +87,7 @@ class SharePartitions:
             states=self._states,
             clock=self._clock,
             deadlines=self._deadlines,
+            measures=self.measures,
             on_dropped=self._dropped,
         )
         self._led.setdefault(partition, {})[group_id] = made

@@ -16,6 +16,7 @@ from broker.coordinator.share.types import (
 from broker.replication.deadlines import DeadlineWheel
 from broker.share.values import AcknowledgementBatch, AcknowledgeType, Limits
 from broker.sharing.fetching import Delivery, ShareFetch, Wanted
+from broker.sharing.measures import ShareMeasures
 from broker.sharing.partition import LedSharePartition
 from broker.sharing.sessions import SessionKey, ShareSession
 from broker.sharing.settings import SharePartitionSettings
@@ -59,6 +60,7 @@ class SharingBench:
     def __init__(self, **limits: Any) -> None:
         self.clock = LoopClock()
         self.deadlines = DeadlineWheel(self.clock)
+        self.measures = ShareMeasures()
         self.states = FakeStates()
         self.log = FakeSharedLog(PartitionId(KEY.topic_id, KEY.partition))
         self.limits = Limits(record_lock_duration_ms=1_000)._replace(**limits)
@@ -72,6 +74,7 @@ class SharingBench:
             states=self.states,
             clock=self.clock,
             deadlines=self.deadlines,
+            measures=self.measures,
             on_dropped=self.dropped.append,
         )
 
