@@ -11,6 +11,9 @@ SHORT_BYTES: Final = 2_000
 """Of a value among others; the record's own page shows more."""
 LONG_BYTES: Final = 1_000_000
 HEX_COLUMNS: Final = 16
+MOST_GROWTH: Final = 8
+"""Long JSON is indented if its characters become at most this many times as many. In an array that is 900
+arrays deep, each number would have a line of 1,800 spaces of its own."""
 
 
 class Form(enum.StrEnum):
@@ -63,10 +66,29 @@ def _pretty_json(text: str) -> str | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_float=_same, parse_constant=_same)
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        value = json.loads(
+            text,
+            object_pairs_hook=_once,
+            parse_float=_same,
+            parse_int=_same_integer,
+            parse_constant=_same,
+        )
+        pretty = _indented(value, max(SHORT_BYTES, MOST_GROWTH * len(text)))
+        pretty.encode()  # half of a surrogate pair is in JSON, but in no page
+        return pretty
     except (ValueError, RecursionError):
         return None
+
+
+def _indented(value: object, most_chars: int) -> str:
+    """Raises ValueError."""
+    parts = []
+    for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        most_chars -= len(part)
+        if most_chars < 0:
+            raise ValueError("it grows too much")
+        parts.append(part)
+    return "".join(parts)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,6 +101,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _same(text: str) -> float:
     number = float(text)
     if repr(number) != text:
+        raise ValueError("Python writes this number otherwise")
+    return number
+
+
+def _same_integer(text: str) -> int:
+    number = int(text)
+    if str(number) != text:
         raise ValueError("Python writes this number otherwise")
     return number
 

@@ -29,11 +29,28 @@ def test_bytes_have_a_form(data: bytes | None, form: Form, expected: tuple[str, 
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a": 1, "a": 2}', "[1.10]", "[1e400]", "[NaN]", "[" * 100_000, "[" + "9" * 5000 + "]", "{"],
+    [
+        '{"a": 1, "a": 2}',
+        "[1.10]",
+        "[1e400]",
+        "[-0]",
+        "[NaN]",
+        '["\\ud800"]',
+        "[" * 100_000,
+        "[" + "9" * 5000 + "]",
+        "{",
+    ],
 )
 def test_json_that_would_change_stays_as_it_was_written(text: str) -> None:
     found = shown(text.encode(), Form.JSON, most_bytes=1_000_000)
     assert (found.form, found.text) == ("text", text)
+
+
+def test_json_that_would_become_far_longer_stays_as_it_was_written() -> None:
+    deep = "[" * 400 + ",".join(["0"] * 50_000) + "]" * 400
+    found = shown(deep.encode(), Form.JSON, most_bytes=1_000_000)
+    assert (found.form, len(found.text)) == ("text", len(deep))
+    assert shown(b"[" * 20 + b"]" * 20, Form.JSON).form == "json"
 
 
 def test_a_cut_ends_between_characters() -> None:
