@@ -61,6 +61,14 @@ class Fields:
             raise FormError(f"{label} is missing")
         return found
 
+    def name(self, name: str, label: str) -> str:
+        """The name of something that exists, as it is: a group may be called " a". Raises
+        FormError."""
+        found = self.raw(name)
+        if not found:
+            raise FormError(f"{label} is missing")
+        return found
+
     def has(self, name: str) -> bool:
         return bool(self._values.get(name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -60,12 +61,12 @@ async def _users(desk: Desk) -> tuple[dict[str, list[ScramCredentialInfo]], Trou
 
 
 async def add_rule(desk: Desk, fields: Fields) -> Response:
-    await desk.admin.create_acls([_rule(fields)])
+    await desk.admin.create_acls([_rule(fields.needed)])
     return go_to("/access")
 
 
 async def remove_rule(desk: Desk, fields: Fields) -> Response:
-    rule = _rule(fields)
+    rule = _rule(fields.name)
     await desk.admin.delete_acls(
         [
             AclFilter(
@@ -82,16 +83,18 @@ async def remove_rule(desk: Desk, fields: Fields) -> Response:
     return go_to("/access")
 
 
-def _rule(fields: Fields) -> Acl:
-    """Raises FormError. Every property is needed: a filter without one would match more rules."""
+def _rule(read: Callable[[str, str], str]) -> Acl:
+    """Every property is needed: a filter without one would match more rules. Raises FormError.
+
+    ``read``: a rule that exists is named as it is, a new one without the space around it."""
     return Acl(
-        fields.needed("principal", "the principal"),
-        fields.needed("operation", "the operation"),
-        fields.needed("resource_type", "the type of the resource"),
-        fields.needed("resource_name", "the name of the resource"),
-        fields.needed("pattern_type", "the pattern type"),
-        fields.needed("host", "the host"),
-        fields.needed("permission", "the permission"),
+        read("principal", "the principal"),
+        read("operation", "the operation"),
+        read("resource_type", "the type of the resource"),
+        read("resource_name", "the name of the resource"),
+        read("pattern_type", "the pattern type"),
+        read("host", "the host"),
+        read("permission", "the permission"),
     )
 
 
@@ -107,7 +110,7 @@ async def set_password(desk: Desk, fields: Fields) -> Response:
 
 async def remove_credential(desk: Desk, fields: Fields) -> Response:
     deletion = ScramDeletion(
-        fields.needed("user", "the name of the user"),
+        fields.name("user", "the name of the user"),
         fields.needed("mechanism", "the mechanism"),
     )
     await desk.admin.alter_user_scram_credentials(deletions=[deletion])

@@ -44,7 +44,7 @@ async def group_with_lags(
     desk: Desk, fields: Fields
 ) -> tuple[GroupDescription, list[PartitionLag]]:
     """Raises FormError, SteleError."""
-    name = fields.needed("group", "the id of the group")
+    name = fields.name("group", "the id of the group")
     (group,) = await desk.admin.describe_groups([name])
     if group.state == DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
@@ -62,8 +62,8 @@ async def group_lag(request: Request) -> Response:
 
 
 async def delete_group(desk: Desk, fields: Fields) -> Response:
-    name = fields.needed("group", "the id of the group")
-    if fields.text("confirmation") != name:
+    name = fields.name("group", "the id of the group")
+    if fields.raw("confirmation") != name:
         raise FormError(f"to delete the group {name!r}, write its id: nothing was deleted")
     await desk.admin.delete_groups([name])
     return go_to("/groups")

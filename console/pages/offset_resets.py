@@ -32,7 +32,7 @@ class PlannedOffset:
 
 async def plan_reset(desk: Desk, fields: Fields) -> Response:
     """A dry run."""
-    group = fields.needed("group", "the id of the group")
+    group = fields.name("group", "the id of the group")
     target = _target(fields)
     await _check_is_empty(desk, group)
     committed = {
@@ -108,7 +108,7 @@ async def _known(
 
 
 async def carry_out_reset(desk: Desk, fields: Fields) -> Response:
-    group = fields.needed("group", "the id of the group")
+    group = fields.name("group", "the id of the group")
     await desk.admin.alter_group_offsets(group, _planned(fields.raw("planned")))
     return go_to("/group", group=group)
 

@@ -27,14 +27,14 @@ async def transactions_page(request: Request) -> Response:
 
 async def transaction_page(request: Request) -> Response:
     desk, fields = desk_of(request), Fields.of_link(request)
-    name = fields.needed("id", "the transactional id")
+    name = fields.name("id", "the transactional id")
     (found,) = await desk.admin.describe_transactions([name])
     return desk.page("transaction.html", transaction=found)
 
 
 async def fence(desk: Desk, fields: Fields) -> Response:
-    name = fields.needed("id", "the transactional id")
-    if fields.text("confirmation") != name:
+    name = fields.name("id", "the transactional id")
+    if fields.raw("confirmation") != name:
         raise FormError(f"to fence the producer of {name!r}, write its id: nothing was done")
     await desk.admin.fence_producer(name)
     return go_to("/transaction", id=name)
