@@ -9,11 +9,11 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from console import pages
 from console.clients import ConsoleClients
@@ -41,9 +41,8 @@ def build(settings: ConsoleSettings, clients: ConsoleClients) -> Starlette:
         finally:
             await clients.close()
 
-    app = Starlette(
+    app = _Console(
         routes=[*pages.ROUTES, Mount("/static", StaticFiles(directory=STATIC))],
-        middleware=[Middleware(Guard, settings=settings)],
         exception_handlers={
             SteleError: _on_cluster_error,
             RpcError: _on_cluster_error,
@@ -55,6 +54,13 @@ def build(settings: ConsoleSettings, clients: ConsoleClients) -> Starlette:
     )
     app.state.desk = Desk(settings, clients, Pages(settings))
     return app
+
+
+class _Console(Starlette):
+    """The guard is outside of everything: the page of a defect needs its headers, too."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return Guard(super().build_middleware_stack(), self.state.desk.settings)
 
 
 async def _on_cluster_error(request: Request, error: Exception) -> Response:
@@ -77,7 +83,7 @@ async def _on_wrong_address(request: Request, error: Exception) -> Response:
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:
-    log.error("the page %s has failed", request.url.path, exc_info=error)
+    log.error("the page %r has failed", request.url.path, exc_info=error)
     return desk_of(request).page(
         "refused.html",
         status=500,

@@ -12,8 +12,8 @@ SHORT_BYTES: Final = 2_000
 LONG_BYTES: Final = 1_000_000
 HEX_COLUMNS: Final = 16
 MOST_GROWTH: Final = 8
-"""Long JSON is indented if its characters become at most this many times as many. In an array that is 900
-arrays deep, each number would have a line of 1,800 spaces of its own."""
+"""Long JSON is indented if its characters become at most this many times as many. In an array that
+is 900 arrays deep, each number would have a line of 1,800 spaces of its own."""
 
 
 class Form(enum.StrEnum):

@@ -7,9 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from console import pages
+from console.app import build
 from console.settings import host_in_address, is_loopback
 from tests.support.console import (
     ADDRESS,
@@ -202,3 +203,31 @@ def test_an_address_of_ipv6_is_written_in_brackets() -> None:
 async def test_pages_load_nothing_from_elsewhere(guarded: Browser) -> None:
     page: httpx.Response = await guarded.http.get("/topics/new")
     assert "://" not in page.text
+
+
+async def test_the_page_of_a_defect_has_the_headers_of_every_page() -> None:
+    settings = console_settings()
+    app = build(settings, FakeClients(settings, NoCluster()))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    cookies = {settings.cookie_name: KEY}
+    async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, cookies=cookies) as http:
+        answer = await http.get("/groups")
+    assert answer.status_code == 500
+    assert "The console has a defect" in answer.text
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_every_route_only_reads_or_is_a_checked_change() -> None:
+    settings = console_settings()
+    app = build(settings, FakeClients(settings, NoCluster()))
+    others = [each for each in app.routes if not isinstance(each, Route)]
+    assert [each.path for each in others if isinstance(each, Mount)] == ["/static"]
+    assert len(others) == 1
+    methods = {frozenset(each.methods or ()) for each in app.routes if isinstance(each, Route)}
+    assert methods == {frozenset({"GET", "HEAD"}), frozenset({"POST"})}
+
+
+@pytest.mark.parametrize("path", ["..%2fapp.py", "%2e%2e/app.py", "..%5capp.py", "%2fetc%2fpasswd"])
+async def test_static_files_are_those_of_one_directory(guarded: Browser, path: str) -> None:
+    assert (await guarded.http.get(f"/static/{path}")).status_code == 404
