@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.api import SERVED
 from metadata.config_keys import validate_group_config, validate_topic_config
 from runtime.config.node import ConfigError, load
 from stele.config import ClientConfig
@@ -75,12 +74,6 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-OFFSETS_OF_SHARE_GROUPS = (90, 91, 92)
-
-
-def unadvertised(*keys: int) -> None:
-    assert not {int(each.api.key) for each in SERVED} & set(keys)
-
 
 def refused_for_topics(name: str, value: str) -> None:
     with pytest.raises(ApiError):
@@ -107,9 +100,6 @@ def refused_dead_letters() -> None:
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "the offsets of share groups, described, set and deleted": lambda: unadvertised(
-        *OFFSETS_OF_SHARE_GROUPS
-    ),
     "dead letters of share groups (KIP-1191)": refused_dead_letters,
 }
 ROWS = re.findall(
