@@ -6,14 +6,15 @@ import enum
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli.client_properties import command_security
 from cli.connection import check_topics, connect, milliseconds
 from cli.consume import FormatOption, MaxRecords, Timeout, Value
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
+from cli.kafka_properties import option_properties
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Properties, tell_wait
 from cli.output import CommandError, note
 from cli.records.line_format import LineOf, ValueForm, line_format
 
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from stele.records import ShareRecord
     from stele.sync import ShareConsumer
 
-_POLL_MS = 500
+_POLL_MS: Final = 500
+_RECORDS_MAX: Final = 500  # of a poll, and of a fetch
+_INSTEAD: Final = {
+    "group.id": "GROUP",
+    "share.acknowledgement.mode": "--ack",
+    "default.api.timeout.ms": "--timeout",
+}
 
 
 class Acknowledgement(enum.StrEnum):
@@ -55,6 +62,7 @@ def consume(
     ] = None,
     output: FormatOption = "value",
     value: Value = ValueForm.TEXT,
+    properties: Properties = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
@@ -64,19 +72,25 @@ def consume(
     partition, unless its configuration share.auto.offset.reset is earliest.
     """
     line_of = line_format(output, value)
+    from stele.config import ShareConsumerConfig
+
+    given = option_properties(ShareConsumerConfig, properties or [], _INSTEAD)
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, topics)
     from stele.sync import ShareConsumer
 
-    with ShareConsumer(
-        bootstrap,
-        group_id=group,
-        share_acknowledgement_mode="explicit",
-        share_acquire_mode="record_limit",  # no record is taken that is not printed
-        default_api_timeout_ms=milliseconds(timeout),
-        on_wait=tell_wait,
+    options: dict[str, Any] = {
+        "group_id": group,
+        "share_acknowledgement_mode": "explicit",
+        # Records that are not printed are left to other members.
+        "share_acquire_mode": "record_limit",
+        "max_poll_records": min(max_records or _RECORDS_MAX, _RECORDS_MAX),
+        "default_api_timeout_ms": milliseconds(timeout),
+        "on_wait": tell_wait,
         **command_security(),
-    ) as consumer:
+        **given,
+    }
+    with ShareConsumer(bootstrap, **options) as consumer:
         consumer.subscribe(topics)
         _await_membership(consumer, group, timeout)
         _print_all(consumer, acknowledgement, max_records, idle, line_of)
@@ -103,8 +117,8 @@ def _print_all(
     printed = 0
     heard_at_s = time.monotonic()
     while max_records is None or printed < max_records:
-        left = 1000 if max_records is None else max_records - printed
-        records = consumer.poll(min(left, 1000), timeout_ms=_POLL_MS)
+        left = None if max_records is None else max_records - printed
+        records = consumer.poll(left, timeout_ms=_POLL_MS)
         if records:
             _print(consumer, records, acknowledgement, line_of)
             printed += len(records)
@@ -119,10 +133,10 @@ def _print(
     acknowledgement: Acknowledgement,
     line_of: LineOf,
 ) -> None:
-    from stele.records import AcknowledgeType, ConsumerRecord
+    from stele.records import AcknowledgeType
 
     out = sys.stdout.buffer
-    out.writelines(line_of(ConsumerRecord(*record[:9])) for record in records)
+    out.writelines(line_of(record) for record in records)
     out.flush()
     kind = AcknowledgeType[acknowledgement.name]
     for record in records:

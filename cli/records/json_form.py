@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cli.output import CommandError, did_you_mean
 
 if TYPE_CHECKING:
-    from stele.records import ConsumerRecord
+    from stele.records import ConsumerRecord, ShareRecord
 
 _BASE64: Final = "base64"
-FIELDS: Final = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
-_IGNORED: Final = ("topic", "offset")
+_DELIVERIES: Final = "delivery_count"
+"""Records of share groups alone have it."""
+FIELDS: Final = (
+    *("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers"),
+    _DELIVERIES,
+)
+_IGNORED: Final = ("topic", "offset", _DELIVERIES)
 """Only a record that was read has these. ``produce`` writes to the topic of its argument."""
 
 
@@ -30,9 +35,9 @@ class GivenRecord(NamedTuple):
     partition: int | None = None
 
 
-def json_line(record: ConsumerRecord, value: object) -> bytes:
+def json_line(record: ConsumerRecord | ShareRecord, value: object) -> bytes:
     """One line. ``value`` is the form in which the record's value is shown."""
-    shown = {
+    shown: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -41,6 +46,8 @@ def json_line(record: ConsumerRecord, value: object) -> bytes:
         "value": value,
         "headers": [[name, text_or_base64(each)] for name, each in record.headers],
     }
+    if (deliveries := getattr(record, _DELIVERIES, None)) is not None:
+        shown[_DELIVERIES] = deliveries
     return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
 
 

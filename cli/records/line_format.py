@@ -1,4 +1,4 @@
-"""What ``stele consume`` prints of a record: the named formats, and the letters of kcat."""
+"""What ``consume`` and ``share consume`` print: the named formats, and the letters of kcat."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from cli.output import CommandError, UsageError, did_you_mean
 from cli.records.json_form import json_line, text_or_base64
 
 if TYPE_CHECKING:
-    from stele.records import ConsumerRecord
+    from stele.records import ConsumerRecord, ShareRecord
+
+    Record = ConsumerRecord | ShareRecord
 
 FORMATS: Final = ("value", "key-value", "json")
 
-LineOf = Callable[["ConsumerRecord"], bytes]
-_Part = Callable[["ConsumerRecord"], bytes]
+LineOf = Callable[["Record"], bytes]
+_Part = Callable[["Record"], bytes]
 
 
 class ValueForm(enum.StrEnum):
@@ -47,15 +49,15 @@ def line_format(text: str, form: ValueForm) -> LineOf:
     return lambda record: b"".join([part(record) for part in parts])
 
 
-def _text(record: ConsumerRecord) -> bytes:
+def _text(record: Record) -> bytes:
     return record.value or b""
 
 
-def _hex(record: ConsumerRecord) -> bytes:
+def _hex(record: Record) -> bytes:
     return (record.value or b"").hex().encode()
 
 
-def _compact_json(record: ConsumerRecord) -> bytes:
+def _compact_json(record: Record) -> bytes:
     if record.value is None:
         return b"null"
     return json.dumps(_parsed_value(record), ensure_ascii=False, separators=(",", ":")).encode()
@@ -68,7 +70,7 @@ _VALUES: Final[dict[ValueForm, _Part]] = {
 }
 
 
-def _json_value(record: ConsumerRecord, form: ValueForm) -> object:
+def _json_value(record: Record, form: ValueForm) -> object:
     if record.value is None:
         return None
     if form is ValueForm.HEX:
@@ -76,7 +78,7 @@ def _json_value(record: ConsumerRecord, form: ValueForm) -> object:
     return _parsed_value(record) if form is ValueForm.JSON else text_or_base64(record.value)
 
 
-def _parsed_value(record: ConsumerRecord) -> object:
+def _parsed_value(record: Record) -> object:
     try:
         return json.loads(record.value or b"")
     except ValueError as error:
@@ -91,7 +93,7 @@ def _size(data: bytes | None) -> bytes:
     return b"-1" if data is None else b"%d" % len(data)
 
 
-def _headers(record: ConsumerRecord) -> bytes:
+def _headers(record: Record) -> bytes:
     return b",".join(
         name.encode() + b"=" + (b"NULL" if value is None else value)
         for name, value in record.headers

@@ -9,7 +9,7 @@ import pytest
 from cli.kafka_properties import client_options, option_properties, read_properties
 from cli.output import CommandError
 from cli.perf.payload import payload
-from stele.config import ConsumerConfig, ProducerConfig
+from stele.config import ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 
 
 def test_a_file_and_options_over_it(tmp_path: Path) -> None:
@@ -62,6 +62,19 @@ def test_what_our_clients_do_not_have(name: str, value: str, said: str) -> None:
     with pytest.raises(CommandError) as refused:
         client_options(ProducerConfig, {name: value})
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (ProducerConfig, "on.wait"),
+        (ConsumerConfig, "on.truncation"),
+        (ShareConsumerConfig, "on.acknowledged"),
+    ],
+)
+def test_a_callback_is_no_property(config: type[ClientConfig], name: str) -> None:
+    with pytest.raises(CommandError, match=f"no property '{name}'"):
+        client_options(config, {name: "1"})
 
 
 def test_what_is_no_property() -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli.output import CommandError, UsageError
 from cli.records.json_form import record_of_json, text_or_base64
 from cli.records.line_format import ValueForm, line_format
-from stele.records import ConsumerRecord, Headers, TimestampType
+from stele.records import ConsumerRecord, Headers, ShareRecord, TimestampType
 
 
 def record(
@@ -34,6 +34,13 @@ def record(
 def test_a_line_shows_what_its_format_names(text: str, line: bytes) -> None:
     shown = record(headers=(("a", b"1"), ("b", None)))
     assert line_format(text, ValueForm.TEXT)(shown) == line
+
+
+def test_json_shows_how_often_a_record_of_a_share_group_was_delivered() -> None:
+    line = line_format("json", ValueForm.TEXT)(ShareRecord(*record(), 2))
+    assert json.loads(line)["delivery_count"] == 2
+    assert "delivery_count" not in json.loads(line_format("json", ValueForm.TEXT)(record()))
+    assert record_of_json(line).value == b"v"
 
 
 def test_a_tombstone_without_a_key_has_the_size_minus_one() -> None:
