@@ -11,17 +11,27 @@ mod decode;
 mod head;
 mod murmur;
 mod outgoing;
+mod slots;
 mod stored;
 mod varint;
 
+use pyo3::exceptions::{PyMemoryError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
 /// Changes with the functions, so that a module that was built before is told from the right one.
-const REVISION: u32 = 4;
+const REVISION: u32 = 5;
 
 /// Inputs from here on are worked on without the lock of the interpreter.
 const LARGE_BYTES: usize = 64 * 1024;
+
+fn worked<T: Send>(py: Python<'_>, size_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    if size_bytes < LARGE_BYTES {
+        work()
+    } else {
+        py.detach(work)
+    }
+}
 
 /// See `stele.wire.record_check.whole_records`.
 #[pyfunction]
@@ -47,12 +57,9 @@ fn whole_records(
         position,
         newest_ms,
     };
-    let work = || check::whole_records(data, from, stop, &rules);
-    let progress = if data.len() < LARGE_BYTES {
-        work()
-    } else {
-        py.detach(work)
-    };
+    let progress = worked(py, data.len(), || {
+        check::whole_records(data, from, stop, &rules)
+    });
     (progress.number, progress.position, progress.newest_ms)
 }
 
@@ -183,6 +190,71 @@ fn encode_records<'py>(
     outgoing::encode_records(&records, start, &batch)
 }
 
+type Kept<'py> = (Bound<'py, PyBytes>, usize, bool, i64);
+
+/// See `storage.compaction.slots`. `put_keys` and `kept_records` are methods of
+/// `storage.compaction.offset_map.OffsetMap`.
+#[pyclass]
+struct Slots {
+    slots: slots::Slots,
+}
+
+#[pymethods]
+impl Slots {
+    #[new]
+    fn new(number: usize, capacity: u64) -> PyResult<Self> {
+        let slots = slots::Slots::new(number, capacity).map_err(|_| PyMemoryError::new_err(()))?;
+        Ok(Self { slots })
+    }
+
+    #[getter]
+    fn count(&self) -> u64 {
+        self.slots.count()
+    }
+
+    fn put(&mut self, low: u64, high: u64, offset: u64) -> PyResult<bool> {
+        let next = offset
+            .checked_add(1)
+            .ok_or_else(|| PyOverflowError::new_err("the offset is too large"))?;
+        Ok(self.slots.put(low, high, next))
+    }
+
+    fn get(&self, low: u64, high: u64) -> i128 {
+        i128::from(self.slots.get(low, high)) - 1
+    }
+
+    fn put_keys(
+        &mut self,
+        py: Python<'_>,
+        data: &[u8],
+        count: i64,
+        base_offset: i64,
+    ) -> Option<bool> {
+        let slots = &mut self.slots;
+        worked(py, data.len(), || slots.put_keys(data, count, base_offset))
+    }
+
+    fn kept_records<'py>(
+        &self,
+        data: Bound<'py, PyBytes>,
+        count: i64,
+        base_offset: i64,
+        drop_tombstones: bool,
+    ) -> Option<Kept<'py>> {
+        let py = data.py();
+        let bytes = data.as_bytes();
+        let kept = worked(py, bytes.len(), || {
+            self.slots
+                .kept_records(bytes, count, base_offset, drop_tombstones)
+        })?;
+        let body = match &kept.body {
+            Some(body) => PyBytes::new(py, body),
+            None => data,
+        };
+        Some((body, kept.count, kept.has_tombstone, kept.greatest_delta_ms))
+    }
+}
+
 #[pymodule]
 fn stele_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("REVISION", REVISION)?;
@@ -192,5 +264,6 @@ fn stele_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stored_records, module)?)?;
     module.add_function(wrap_pyfunction!(murmur2, module)?)?;
     module.add_function(wrap_pyfunction!(divide, module)?)?;
-    module.add_function(wrap_pyfunction!(encode_records, module)?)
+    module.add_function(wrap_pyfunction!(encode_records, module)?)?;
+    module.add_class::<Slots>()
 }

@@ -8,11 +8,11 @@ use crate::head::Head;
 use crate::varint::{Cursor, NULL};
 
 /// The places and fields of one record.
-struct Stored<'a> {
-    start: usize,
-    head: Head,
-    key: Option<&'a [u8]>,
-    is_tombstone: bool,
+pub struct Stored<'a> {
+    pub start: usize,
+    pub head: Head,
+    pub key: Option<&'a [u8]>,
+    pub is_tombstone: bool,
 }
 
 /// Records of the type `StoredRecord`, a NamedTuple. None: the body is not sound, and the reference
@@ -46,7 +46,7 @@ pub fn records<'py>(
     Ok((position == data.len()).then_some(records))
 }
 
-fn read(data: &[u8], start: usize) -> Option<Stored<'_>> {
+pub fn read(data: &[u8], start: usize) -> Option<Stored<'_>> {
     let mut cursor = Cursor {
         data,
         position: start,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from stele.errors import ConfigError
 
-REVISION: Final = 4
+REVISION: Final = 5
 """As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
 
 VARIABLE: Final = "STELE_NATIVE"
@@ -30,6 +30,27 @@ values of all headers."""
 Columns = tuple[bytes, bytes, Binary, Binary, Headers | None]
 """Times and offsets relative to their batch (each with 64 bits), keys, values, and headers where
 they are asked for."""
+
+
+class Slots(Protocol):
+    """As ``storage.compaction.slots``, and two methods of ``storage.compaction.offset_map``."""
+
+    @property
+    def count(self) -> int: ...
+
+    def put(self, low: int, high: int, offset: int) -> bool: ...
+
+    def get(self, low: int, high: int) -> int: ...
+
+    def put_keys(self, data: bytes, count: int, base_offset: int) -> bool | None:
+        """As ``OffsetMap.put_keys``. None as for ``Native.decode_records``: nothing was put."""
+        ...
+
+    def kept_records(
+        self, data: bytes, count: int, base_offset: int, drop_tombstones: bool
+    ) -> tuple[bytes, int, bool, int] | None:
+        """As ``OffsetMap.kept_records``. None as for ``Native.decode_records``."""
+        ...
 
 
 class Native(Protocol):
@@ -71,6 +92,9 @@ class Native(Protocol):
     def stored_records(self, data: bytes, count: int, record: type[T]) -> list[T] | None:
         """As that function of ``storage.compaction``. None as for ``decode_records``."""
         ...
+
+    Slots: Callable[[int, int], Slots]
+    """Takes the number of slots, and of how many digests they may have."""
 
     def murmur2(self, key: bytes) -> int:
         """As that function of ``stele.producer.partitioner``."""

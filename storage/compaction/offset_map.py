@@ -2,70 +2,115 @@
 
 from __future__ import annotations
 
-from array import array
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
-SLOT_BYTES: Final = 24
+from stele.wire import native
+from stele.wire.batch_errors import CorruptBatchError
+from storage.compaction.slots import SLOT_BYTES, Slots
+from storage.compaction.stored_records import stored_records
+
 _WORD: Final = 8
 _MARGIN: Final = 1.1  # the next lower prime is nearer
 _LEAST_SLOTS: Final = 16
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class KeptRecords(NamedTuple):
+    """The records of a body that stay."""
+
+    body: bytes
+    record_count: int
+    has_tombstone: bool
+    greatest_delta_ms: int
+    """The greatest timestamp delta; 0 if there is no record."""
 
 
 class OffsetMap:
     """A hash table of digests. It does not hold the keys.
 
     A digest has 128 bits, so two keys among 2**32 have the same one with a probability of 2**-65.
-    A slot has 24 bytes: the digest in two words, and the offset plus 1; 0 marks an empty slot.
-    Collisions are resolved by double hashing. So the number of slots is a prime, and ``capacity``
-    keys leave some slots empty.
     """
 
-    __slots__ = ("_highs", "_lows", "_offsets", "_slots", "capacity", "count")
+    __slots__ = ("_compiled", "_slots", "capacity")
 
     def __init__(self, size_bytes: int, load_factor: float, key_limit: int) -> None:
         """At most ``size_bytes``, and no more than ``key_limit`` keys need."""
         needed = int(key_limit / load_factor * _MARGIN) + _LEAST_SLOTS
         wanted = min(size_bytes // SLOT_BYTES, needed)
-        self._slots = _prime_upto(max(wanted, 3))
-        self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
+        number = _prime_upto(max(wanted, 3))
+        self.capacity = max(1, min(int(number * load_factor), number - 1))
         """The most keys that the map takes."""
-        self.count = 0
-        self._lows = array("Q", [0]) * self._slots
-        self._highs = array("Q", [0]) * self._slots
-        self._offsets = array("Q", [0]) * self._slots
+        self._compiled: native.Slots | None = None
+        self._slots: Slots | native.Slots
+        if native.NATIVE is None:
+            self._slots = Slots(number, self.capacity)
+        else:
+            self._slots = self._compiled = native.NATIVE.Slots(number, self.capacity)
+
+    @property
+    def count(self) -> int:
+        return self._slots.count
 
     def put(self, key: bytes, offset: int) -> bool:
         """Note that ``key`` has a record at ``offset``. Offsets are put in rising order. False if
         the map is full and does not know the key."""
-        digest = blake2b(key, digest_size=16).digest()
-        low = int.from_bytes(digest[:_WORD], "little")
-        high = int.from_bytes(digest[_WORD:], "little")
-        at = self._find(low, high)
-        if not self._offsets[at]:
-            if self.count >= self.capacity:
-                return False
-            self.count += 1
-            self._lows[at], self._highs[at] = low, high
-        self._offsets[at] = offset + 1
-        return True
+        return self._slots.put(*_digest(key), offset)
 
     def get(self, key: bytes) -> int:
         """The latest offset of ``key``; -1 if the map does not know it."""
-        digest = blake2b(key, digest_size=16).digest()
-        low = int.from_bytes(digest[:_WORD], "little")
-        return self._offsets[self._find(low, int.from_bytes(digest[_WORD:], "little"))] - 1
+        return self._slots.get(*_digest(key))
 
-    def _find(self, low: int, high: int) -> int:
-        """The slot of a digest, or the empty one into which it goes."""
-        slots, lows, highs, offsets = self._slots, self._lows, self._highs, self._offsets
-        at = low % slots
-        step = 0
-        while offsets[at] and (lows[at] != low or highs[at] != high):
-            if not step:
-                step = high % (slots - 1) + 1
-            at = (at + step) % slots
-        return at
+    def put_keys(self, data: bytes, count: int, base_offset: int) -> bool:
+        """Put the keys of a batch's body into the map. False if it became full on the way. Keys
+        that it got by then do no harm: their records stay, and older ones of the same keys may go.
+
+        Raises CorruptBatchError.
+        """
+        if self._compiled is not None:
+            took_all = self._compiled.put_keys(data, count, base_offset)
+            if took_all is not None:
+                return took_all
+        for record in stored_records(data, count):
+            if record.key is None:
+                continue
+            offset = base_offset + record.offset_delta
+            if not 0 <= offset <= _OFFSET_MAX:
+                raise CorruptBatchError(
+                    f"a record of the batch at {base_offset} has offset {offset}"
+                )
+            if not self.put(record.key, offset):
+                return False
+        return True
+
+    def kept_records(
+        self, data: bytes, count: int, base_offset: int, *, drop_tombstones: bool
+    ) -> KeptRecords:
+        """The records of a batch's body that have a key, and no later record of it in the map.
+        Raises CorruptBatchError."""
+        if self._compiled is not None:
+            kept = self._compiled.kept_records(data, count, base_offset, drop_tombstones)
+            if kept is not None:
+                return KeptRecords._make(kept)
+        records = [
+            each
+            for each in stored_records(data, count)
+            if each.key is not None
+            and base_offset + each.offset_delta >= self.get(each.key)
+            and not (drop_tombstones and each.is_tombstone)
+        ]
+        return KeptRecords(
+            b"".join([data[each.start : each.end] for each in records]),
+            len(records),
+            any(each.is_tombstone for each in records),
+            max((each.timestamp_delta_ms for each in records), default=0),
+        )
+
+
+def _digest(key: bytes) -> tuple[int, int]:
+    """The two words of a key's digest."""
+    digest = blake2b(key, digest_size=2 * _WORD).digest()
+    return int.from_bytes(digest[:_WORD], "little"), int.from_bytes(digest[_WORD:], "little")
 
 
 def _prime_upto(number: int) -> int:

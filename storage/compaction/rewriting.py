@@ -33,11 +33,12 @@ from stele.wire.batch import (
 from stele.wire.compression import Compression, compress
 from stele.wire.record import encode_varint
 from stele.world import Buffer
-from storage.compaction.offset_map import OffsetMap
+from storage.compaction.offset_map import KeptRecords, OffsetMap
 from storage.compaction.stored_records import StoredRecord, body_of, stored_records
 
 HAS_DELETE_HORIZON: Final = 0x40
 _COMPRESSION_AND_TIME: Final = 0x0F
+_NOTHING: Final = KeptRecords(b"", 0, has_tombstone=False, greatest_delta_ms=0)
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -66,7 +67,9 @@ def rewritten_marker(
     horizon_ms = header.delete_horizon_ms
     if horizon_ms is None:
         records = stored_records(data, header.record_count)
-        return _encode(data, records, header, rules.now_ms + rules.delete_retention_ms)
+        greatest_ms = max((each.timestamp_delta_ms for each in records), default=0)
+        whole = KeptRecords(data, len(records), has_tombstone=False, greatest_delta_ms=greatest_ms)
+        return _encode(whole, header, rules.now_ms + rules.delete_retention_ms)
     if rules.now_ms < horizon_ms:
         return batch
     is_last = (header.producer_id, header.producer_epoch) in rules.kept_markers
@@ -83,32 +86,32 @@ def rewritten(
     data = body_of(batch, header)
     if header.base_offset >= rules.map_end and not is_aborted:
         return batch
-    records = stored_records(data, header.record_count)
-    kept = [] if is_aborted else [each for each in records if _stays(each, header, rules)]
-    if not kept:
+    if is_aborted:
+        stored_records(data, header.record_count)  # raises if they are damaged
+        kept = _NOTHING
+    else:
+        kept = rules.offsets.kept_records(
+            data,
+            header.record_count,
+            header.base_offset,
+            drop_tombstones=may_drop_tombstones(header, rules),
+        )
+    if not kept.record_count:
         if header.last_offset not in rules.kept_batches:
             return None
-        return batch if not records else emptied(header)
+        return emptied(header) if header.record_count else batch
     horizon_ms = None
-    if header.delete_horizon_ms is None and any(record.is_tombstone for record in kept):
+    if header.delete_horizon_ms is None and kept.has_tombstone:
         horizon_ms = rules.now_ms + rules.delete_retention_ms
-    if horizon_ms is None and len(kept) == len(records):
+    if horizon_ms is None and kept.record_count == header.record_count:
         return batch
-    return _encode(data, kept, header, horizon_ms)
+    return _encode(kept, header, horizon_ms)
 
 
 def may_drop_tombstones(header: BatchHeader, rules: Rules) -> bool:
     """Whether records that go from this batch may be tombstones that nothing replaces."""
     horizon_ms = header.delete_horizon_ms
     return horizon_ms is not None and rules.now_ms >= horizon_ms
-
-
-def _stays(record: StoredRecord, header: BatchHeader, rules: Rules) -> bool:
-    if record.key is None:
-        return False
-    if header.base_offset + record.offset_delta < rules.offsets.get(record.key):
-        return False
-    return not record.is_tombstone or not may_drop_tombstones(header, rules)
 
 
 def emptied(header: BatchHeader) -> bytearray:
@@ -126,19 +129,14 @@ def emptied(header: BatchHeader) -> bytearray:
     return batch
 
 
-def _encode(
-    data: bytes, records: list[StoredRecord], header: BatchHeader, horizon_ms: int | None
-) -> bytearray:
+def _encode(kept: KeptRecords, header: BatchHeader, horizon_ms: int | None) -> bytearray:
     """``horizon_ms``: the new delete horizon of the batch; None if it stays."""
-    greatest_ms = header.base_timestamp_ms + max(
-        (each.timestamp_delta_ms for each in records), default=0
-    )
-    if horizon_ms is None:
-        body = b"".join([data[each.start : each.end] for each in records])
-    else:
-        body = b"".join(
-            [_moved(data, each, header.base_timestamp_ms - horizon_ms) for each in records]
-        )
+    greatest_ms = header.base_timestamp_ms + kept.greatest_delta_ms
+    body = kept.body
+    if horizon_ms is not None:
+        by_ms = header.base_timestamp_ms - horizon_ms
+        records = stored_records(body, kept.record_count)
+        body = b"".join([_moved(body, each, by_ms) for each in records])
         header = header._replace(
             base_timestamp_ms=horizon_ms, attributes=header.attributes | HAS_DELETE_HORIZON
         )
@@ -147,7 +145,7 @@ def _encode(
     if header.compression is not Compression.NONE:
         body = compress(header.compression, body)
     batch = bytearray(HEADER_SIZE) + body
-    _finish(batch, header._replace(record_count=len(records)))
+    _finish(batch, header._replace(record_count=kept.record_count))
     return batch
 
 

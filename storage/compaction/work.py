@@ -33,7 +33,7 @@ from storage.compaction.rewriting import (
     rewritten,
     rewritten_marker,
 )
-from storage.compaction.stored_records import body_of, stored_records
+from storage.compaction.stored_records import body_of
 from storage.long_work import LongWork, Part, Spent
 from storage.segment import Segment
 from storage.segment_names import CLEANED_SUFFIX, segment_paths, txn_index_path
@@ -292,14 +292,8 @@ class _Round:
 
 
 def _put_all(offsets: OffsetMap, batch: Buffer, header: BatchHeader) -> bool:
-    """Put the keys of a batch into the map. False if it became full on the way. Keys that it got
-    by then do no harm: their records stay, and older ones of the same keys may go."""
-    for record in stored_records(body_of(batch, header), header.record_count):
-        if record.key is not None:
-            offset = header.base_offset + record.offset_delta
-            if not offsets.put(record.key, offset):
-                return False
-    return True
+    """Put the keys of a batch into the map. False if it became full on the way."""
+    return offsets.put_keys(body_of(batch, header), header.record_count, header.base_offset)
 
 
 class _Output:

@@ -12,8 +12,9 @@ import pytest
 from stele.wire.batch import NO_TIMESTAMP, stamp
 from storage import segment_room
 from storage.compaction import work
-from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
+from storage.compaction.offset_map import OffsetMap
 from storage.compaction.request import CompactionRequest, Failed, Finished, decode_answer
+from storage.compaction.slots import SLOT_BYTES
 from storage.compaction.survey import Survey, survey
 from storage.compaction.work import UncleanableError
 from storage.log import PartitionLog

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.compaction import offset_map
-from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.slots import SLOT_BYTES
 
 
 @given(st.lists(st.binary(max_size=3)), st.sampled_from([0.5, 0.9, 1.0]))

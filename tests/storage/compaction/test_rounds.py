@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from stele.wire.batch import Record, batches, read_header
 from stele.wire.compression import Compression
-from storage.compaction.offset_map import SLOT_BYTES
 from storage.compaction.request import Finished
 from storage.compaction.round import AbandonedError
+from storage.compaction.slots import SLOT_BYTES
 from storage.compaction.survey import survey
 from storage.compaction.work import UncleanableError
 from storage.errors import StorageError

@@ -8,6 +8,7 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant
 from chaos.sim.work.load import LoadKind
 
 _REWRITING: Final = "storage/compaction/rewriting.py"
+_OFFSET_MAP: Final = "storage/compaction/offset_map.py"
 _WORK: Final = "storage/compaction/work.py"
 
 
@@ -24,18 +25,18 @@ def _light_bug(name: str, path: str, function: str, old: str, new: str, *kinds: 
 CLEANER = [
     _bug(
         "cleaner: keep the first value of a key",
-        _REWRITING,
-        "_stays",
-        "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
-        "-1 < rules.offsets.get(record.key) < header.base_offset + record.offset_delta",
+        _OFFSET_MAP,
+        "OffsetMap.kept_records",
+        "base_offset + each.offset_delta >= self.get(each.key)",
+        "not -1 < self.get(each.key) < base_offset + each.offset_delta",
         "kill",
     ),
     _bug(
         "cleaner: keep all values of a key",
-        _REWRITING,
-        "_stays",
-        "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
-        "False",
+        _OFFSET_MAP,
+        "OffsetMap.kept_records",
+        "base_offset + each.offset_delta >= self.get(each.key)",
+        "True",
         "kill",
     ),
     _bug(
@@ -72,8 +73,8 @@ CLEANER = [
     ),
     _bug(
         "cleaner: note the first offset of a key",
-        "storage/compaction/offset_map.py",
-        "OffsetMap.put",
+        "storage/compaction/slots.py",
+        "Slots.put",
         "self._offsets[at] = offset + 1",
         "self._offsets[at] = self._offsets[at] or offset + 1",
         "kill",
@@ -108,10 +109,10 @@ CLEANER = [
     ),
     _light_bug(
         "cleaner: take a record for older than itself",
-        _REWRITING,
-        "_stays",
-        "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
-        "header.base_offset + record.offset_delta <= rules.offsets.get(record.key)",
+        _OFFSET_MAP,
+        "OffsetMap.kept_records",
+        "base_offset + each.offset_delta >= self.get(each.key)",
+        "base_offset + each.offset_delta > self.get(each.key)",
         "kill",
     ),
     _light_bug(
