@@ -23,6 +23,7 @@ from stele.admin.users import (
 )
 from stele.errors import SteleError
 from stele.security.scram import MECHANISMS
+from stele.world import RpcError
 
 
 async def access_page(request: Request) -> Response:
@@ -49,14 +50,14 @@ async def access_page(request: Request) -> Response:
 async def _acls(desk: Desk) -> tuple[list[Acl], Trouble | None]:
     try:
         return await desk.admin.describe_acls(AclFilter()), None
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         return [], trouble_of(error)
 
 
 async def _users(desk: Desk) -> tuple[dict[str, list[ScramCredentialInfo]], Trouble | None]:
     try:
         return await desk.admin.describe_user_scram_credentials(linearizable=False), None
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         return {}, trouble_of(error)
 
 

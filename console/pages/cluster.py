@@ -17,6 +17,7 @@ from console.troubles import Trouble, trouble_of
 from stele.admin.descriptions import TopicDescription
 from stele.admin.quorum import QuorumDescription
 from stele.errors import SteleError
+from stele.world import RpcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ async def _faults(
 ) -> tuple[list[Fault], Trouble | None]:
     try:
         return await find_faults(desk.admin, topics), None
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         return [], trouble_of(error)
 
 
@@ -75,7 +76,7 @@ async def _quorum(desk: Desk) -> tuple[QuorumDescription | None, Trouble | None]
     """Without an active controller nobody describes the quorum. The other parts are shown."""
     try:
         return await desk.admin.describe_quorum(), None
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         return None, trouble_of(error)
 
 

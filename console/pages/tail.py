@@ -17,10 +17,13 @@ from console.record_text import Form
 from console.troubles import trouble_of
 from stele.aio import Consumer
 from stele.errors import SteleError
+from stele.world import RpcError
 
-MOST_TAILS: Final = 8
+MOST_TAILS: Final = 4
+"""Browsers open six connections to a host: the others are left to pages."""
 RECORDS_PER_EVENT: Final = 50
 _POLL_MS: Final = 500
+_TOO_MANY: Final = f"This console has {MOST_TAILS} live views already. Close one."
 
 
 async def tail(request: Request) -> Response:
@@ -34,10 +37,13 @@ async def tail(request: Request) -> Response:
             "refused.html",
             status=429,
             title="There are too many live views",
-            message=f"This console has {MOST_TAILS} already. Close one.",
+            message=_TOO_MANY,
         )
 
     async def events() -> AsyncIterator[str]:
+        if desk.live_tails >= MOST_TAILS:  # others have begun since the check above
+            yield _event("trouble", {"text": _TOO_MANY})
+            return
         desk.live_tails += 1
         try:
             async with desk.clients.consumer(isolation) as consumer:
@@ -45,7 +51,7 @@ async def tail(request: Request) -> Response:
                 consumer.seek_to_end()
                 async for each in _events(desk, consumer, form):
                     yield each
-        except SteleError as error:
+        except (SteleError, RpcError) as error:
             trouble = trouble_of(error)
             yield _event("trouble", {"text": f"{trouble.name}: {trouble.message}"})
         finally:

@@ -18,6 +18,7 @@ from console.troubles import Trouble, trouble_of
 from stele.admin.descriptions import ConfigEntry, ConfigResource, TopicDescription
 from stele.errors import SteleError
 from stele.ids import TopicPartition
+from stele.world import RpcError
 
 OWN_SOURCE: Final = "DYNAMIC_TOPIC"
 INTERNAL: Final = frozenset(
@@ -59,7 +60,7 @@ async def _sizes(
     try:
         for name, size_bytes in (await leader_sizes(desk.admin, led)).items():
             found[name.topic] = found.get(name.topic, 0) + size_bytes
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         return {}, trouble_of(error)
     return found, None
 
@@ -73,7 +74,7 @@ async def topic_page(request: Request) -> Response:
     configs, configs_trouble = await _configs(desk, name)
     try:
         faults, faults_trouble = await find_faults(desk.admin, [topic]), None
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         faults, faults_trouble = [], trouble_of(error)
     return desk.page(
         "topic.html",
@@ -94,7 +95,7 @@ async def _configs(desk: Desk, name: str) -> tuple[list[ConfigEntry], Trouble | 
     resource = ConfigResource.topic(name)
     try:
         found = await desk.admin.describe_configs([resource], linearizable=False)
-    except SteleError as error:
+    except (SteleError, RpcError) as error:
         return [], trouble_of(error)
     return sorted(found[resource], key=lambda each: (each.source != OWN_SOURCE, each.name)), None
 
