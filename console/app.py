@@ -28,6 +28,7 @@ from stele.world import RpcError
 
 log = logging.getLogger("stele.console")
 
+_PARTS = frozenset({"live", "list"})
 STATIC = Path(__file__).parent / "static"
 
 
@@ -66,7 +67,18 @@ class _Console(Starlette):
 async def _on_cluster_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SteleError | RpcError)
     trouble = trouble_of(error)
-    return desk_of(request).page("trouble.html", status=trouble.status, trouble=trouble)
+    return desk_of(request).page(
+        "trouble.html", status=trouble.status, trouble=trouble, part=_part_of(request)
+    )
+
+
+def _part_of(request: Request) -> str:
+    """The part of a page that a browser asked to replace. It must show the trouble: what it showed
+    before is not true any more. The cluster's page then goes on asking."""
+    named = request.headers.get("hx-target", "")
+    if named in _PARTS:
+        return named
+    return "live" if request.url.path == "/" else ""
 
 
 async def _on_form_error(request: Request, error: Exception) -> Response:
