@@ -36,7 +36,8 @@ def console(
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="A further name by which browsers call the console. May be repeated.",
+            help="A further name, or NAME:PORT, by which browsers call the console. "
+            "May be repeated.",
         ),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
@@ -68,7 +69,7 @@ def console(
         listening = listen(host, port)
     except ListenError as error:
         raise CommandError(str(error)) from None
-    settings = _settings(
+    settings = settings_of_command(
         host, listening.getsockname()[1], allowed_hosts or [], read_only, bootstrap, page_timeout
     )
     app = build(settings, ConsoleClients(settings))
@@ -92,7 +93,7 @@ def _check_is_installed() -> None:
         )
 
 
-def _settings(
+def settings_of_command(
     host: str,
     port: int,
     allowed_hosts: list[str],
@@ -114,6 +115,7 @@ def _settings(
         form_token=secrets.token_urlsafe(_KEY_BYTES),
         port=port,
         host_names=tuple(dict.fromkeys(names)),
+        proxied_hosts=(*map(str.lower, allowed_hosts), *map(host_in_address, allowed_hosts)),
         is_read_only=read_only,
         timeout_s=timeout_s,
         security=command_security(),

@@ -22,6 +22,9 @@ class ConsoleSettings:
     port: int
     host_names: tuple[str, ...] = LOOPBACK_NAMES
     """The names and addresses by which browsers may call the console, without the port."""
+    proxied_hosts: tuple[str, ...] = ()
+    """Further Host headers, as a proxy before the console passes them on: a name with a port, or
+    without one for the ports 80 and 443."""
     is_read_only: bool = False
     timeout_s: float = 5.0
     """A question to the cluster that has no answer by then becomes a page that says so."""
@@ -44,7 +47,7 @@ class ConsoleSettings:
     def is_own_host(self, host_header: str) -> bool:
         """Whether a Host header is one of the console's. Browsers leave out the port 80."""
         host = host_header.lower()
-        return any(
+        return host in self.proxied_hosts or any(
             host == f"{name}:{self.port}" or (self.port == 80 and host == name)
             for name in self.host_names
         )

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from starlette.routing import Mount, Route
 
+from cli.console import settings_of_command
 from console import pages
 from console.app import build
 from console.settings import host_in_address, is_loopback
@@ -231,3 +232,27 @@ def test_every_route_only_reads_or_is_a_checked_change() -> None:
 @pytest.mark.parametrize("path", ["..%2fapp.py", "%2e%2e/app.py", "..%5capp.py", "%2fetc%2fpasswd"])
 async def test_static_files_are_those_of_one_directory(guarded: Browser, path: str) -> None:
     assert (await guarded.http.get(f"/static/{path}")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("console.example", 200),
+        ("console.example:8088", 200),
+        ("console.example:9443", 200),
+        ("console.example:9999", 421),
+        ("[2001:db8::1]", 200),
+        ("a.console.example", 421),
+    ],
+)
+async def test_a_proxy_with_tls_passes_its_host_on(host: str, expected: int) -> None:
+    allowed = ["Console.example", "console.example:9443", "2001:db8::1"]
+    made = settings_of_command("127.0.0.1", 8088, allowed, False, "127.0.0.1:1", 1.0)
+    settings = console_settings(host_names=made.host_names, proxied_hosts=made.proxied_hosts)
+    async with browser(settings, FakeClients(settings, NoCluster())) as console:
+        headers = {"host": host, "cookie": f"stele_console_8088={KEY}"}
+        assert (await console.http.get("/topics/new", headers=headers)).status_code == expected
+        headers |= {"origin": f"https://{host}"}
+        answer = await console.http.post("/topics/create", headers=headers)
+        assert answer.status_code == (403 if expected == 200 else 421)
+        assert ("form is too old" in answer.text) is (expected == 200)
