@@ -46,6 +46,7 @@ async def handle(
         else:
             topics = [await _topic(topic, slices) for topic in each]
             groups.append(DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics))
+        await slices.step()
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 

@@ -36,10 +36,12 @@ from runtime.authorization.authorizer import Operation, group_resource, refusal
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
-from storage.turns import gather_in_slices, in_slices
+from storage.turns import SLICE_STEPS, Slices, gather_in_slices, in_slices
 
 NO_LAG: Final = -1
 """The lag is not known."""
+
+_GROUPS_AT_ONCE: Final = 32
 
 
 class PartitionOffset(NamedTuple):
@@ -90,7 +92,7 @@ async def describe(
         except ApiError as refused:
             return refused
 
-    return await gather_in_slices(one, groups)
+    return await gather_in_slices(one, groups, _GROUPS_AT_ONCE)
 
 
 async def _describe(
@@ -105,7 +107,8 @@ async def _describe(
     _check_group(context, caller, Operation.DESCRIBE, group_id)
     topics = Topics(context, caller, Operation.DESCRIBE)
     partitions: Partitions = NO_PARTITIONS
-    if asked is None or not _are_denied([topics.named(name) for name, _ in asked]):
+    named = await in_slices(lambda each: topics.named(each[0]), asked or ())
+    if not _are_denied(named):
         answer = await ask_unchecked(context, SharePartitionsRequest(group_id))
         if answer.partitions is None:
             raise _no_group(group_id)
@@ -113,12 +116,15 @@ async def _describe(
     if asked is None:
         existing = existing_partitions(topics.image, partitions)
         asked = [(each.name, numbers) for each, numbers in existing if topics.may(each.name)]
-    found = {name: topics.named(name) for name, _ in asked}
+        named = await in_slices(lambda each: topics.named(each[0]), asked)
+    found = {name: topic for (name, _), topic in zip(asked, named, strict=True)}
     known: dict[bytes, frozenset[int]] = {}
+    slices = Slices(SLICE_STEPS)
     for name, numbers in asked:
         topic_id = _id_of(found[name])
         more = partitions.get(topic_id, frozenset()).intersection(numbers)
         known[topic_id] = known.get(topic_id, frozenset()) | more
+        await slices.step()
     keys = state_keys(group_id, known)
     states = dict(
         zip(keys, await ask_states(context, [SummaryRequest(each) for each in keys]), strict=True)
@@ -135,10 +141,12 @@ async def _describe(
 
     pairs = [(name, number) for name, numbers in asked for number in numbers]
     offsets = iter(await in_slices(lambda pair: told(found[pair[0]], pair[1]), pairs))
-    return [
-        TopicOffsets(name, _id_of(found[name]), list(islice(offsets, len(numbers))))
-        for name, numbers in asked
-    ]
+    return await slices.map(
+        lambda each: TopicOffsets(
+            each[0], _id_of(found[each[0]]), list(islice(offsets, len(each[1])))
+        ),
+        asked,
+    )
 
 
 def _are_denied(topics: Sequence[Topic | ErrorCode]) -> bool:
@@ -202,20 +210,22 @@ async def alter(
     check_version(context)
     _check_group(context, caller, Operation.READ, group_id)
     topics = Topics(context, caller, Operation.READ)
-    named = Counter(each[:2] for each in offsets)
-    checked = [
-        Outcome(error=ErrorCode.INVALID_REQUEST, message="it is named twice")
-        if named[each[:2]] > 1
-        else _alterable(topics, *each)
-        for each in offsets
-    ]
+    named = Counter([each[:2] for each in offsets])
+
+    def check(asked: tuple[str, int, int]) -> Outcome:
+        if named[asked[:2]] > 1:
+            return Outcome(error=ErrorCode.INVALID_REQUEST, message="it is named twice")
+        return _alterable(topics, *asked)
+
+    checked = await in_slices(check, offsets)
     if _are_denied([each.error for each in checked]):
         return checked
-    starts = {
-        PartitionId(outcome.topic_id, number): start
-        for outcome, (_, number, start) in zip(checked, offsets, strict=True)
-        if outcome.error is ErrorCode.NONE
-    }
+    starts = {}
+    slices = Slices(SLICE_STEPS)
+    for each, (_, number, start) in zip(checked, offsets, strict=True):
+        if each.error is ErrorCode.NONE:
+            starts[PartitionId(each.topic_id, number)] = start
+        await slices.step()
     partitions = _partitions(starts)
     answer = await ask_unchecked(context, NewStatesRequest(group_id, partitions))
     _raise(answer.error, group_id)
@@ -274,7 +284,7 @@ async def delete(
     check_version(context)
     _check_group(context, caller, Operation.DELETE, group_id)
     topics = Topics(context, caller, Operation.READ)
-    found = [topics.named(each) for each in names]
+    found = await in_slices(topics.named, names)
     if _are_denied(found):
         return [Outcome(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for _ in found]
     ids = frozenset(each.topic_id for each in found if isinstance(each, Topic))

@@ -15,15 +15,15 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def mirrored(bootstrap: str) -> str:
-    """A topic of two partitions and its mirror ``kafka.orders``, whose offsets differ."""
+    """A topic of two partitions and its mirror ``kafka.mirrored``, whose offsets differ."""
     with Admin(bootstrap) as admin:
-        admin.create_topics([NewTopic(name, 2, 1) for name in ("orders", "kafka.orders")])
+        admin.create_topics([NewTopic(name, 2, 1) for name in ("mirrored", "kafka.mirrored")])
     with Producer(bootstrap) as producer:
-        producer.send("kafka.orders", b"before the mirror", partition=0).result()
+        producer.send("kafka.mirrored", b"before the mirror", partition=0).result()
     with Admin(bootstrap) as admin:
-        admin.delete_records({("kafka.orders", 0): 1})
+        admin.delete_records({("kafka.mirrored", 0): 1})
     with Producer(bootstrap) as producer:
-        for topic in ("orders", "kafka.orders"):
+        for topic in ("mirrored", "kafka.mirrored"):
             for number in range(2_500):
                 producer.send(
                     topic, b"%d" % number, b"key", {"n": b"1"}, timestamp_ms=number, partition=0
@@ -36,7 +36,7 @@ def test_what_is_missing_too_much_or_other_is_told(
     mirrored: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def verified() -> tuple[int, list[dict[str, object]]]:
-        command = ["verify", "mirror", "orders", "--source", mirrored, "--target", mirrored]
+        command = ["verify", "mirror", "mirrored", "--source", mirrored, "--target", mirrored]
         code = main.run([*command, "--prefix", "kafka.", "--json"])
         return code, json.loads(capsys.readouterr().out)
 
@@ -44,12 +44,12 @@ def test_what_is_missing_too_much_or_other_is_told(
     assert (code, first["same"], first["missing"], first["surplus"]) == (0, 2_500, 0, 0)
     assert second["same"] == 0
     with Producer(mirrored) as producer:
-        producer.send("orders", b"late", partition=1).result()
-        producer.send("kafka.orders", b"other", partition=0, timestamp_ms=1).result()
+        producer.send("mirrored", b"late", partition=1).result()
+        producer.send("kafka.mirrored", b"other", partition=0, timestamp_ms=1).result()
     code, (first, second) = verified()
     assert (code, first["surplus"], second["missing"]) == (3, 1, 1)
     with Producer(mirrored) as producer:
-        producer.send("orders", b"another", partition=0, timestamp_ms=1).result()
+        producer.send("mirrored", b"another", partition=0, timestamp_ms=1).result()
     code, (first, _) = verified()
     assert code == 3
     assert first["difference"] == {

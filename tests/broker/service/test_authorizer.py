@@ -325,6 +325,7 @@ OVER_KAFKA = [
 
 OTHER_WAYS = {
     offset_for_leader_epoch.API: [(Operation.CLUSTER_ACTION, CLUSTER)],
+    list_offsets.API: [(Operation.CLUSTER_ACTION, CLUSTER)],
     delete_topics.API: [(Operation.DELETE, CLUSTER)],
     init_producer_id.API: [(Operation.WRITE, ANY_TOPIC)],
 }
