@@ -307,8 +307,9 @@ class ShareConsumerConfig(ClientConfig):
     max_poll_records: int = 500
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
-    """The longest wait of a broker that has no records. It is 100 ms while this consumer has
-    records of the broker, because an acknowledgement would wait behind it."""
+    """The longest wait of a broker that has no records: at most a quarter of the lock. It is 100 ms
+    while this consumer has records of the broker, because an acknowledgement would wait behind
+    it."""
     fetch_max_bytes: int = 50 * 1024 * 1024
     check_crcs: bool = True
     client_rack: str = ""

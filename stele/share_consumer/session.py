@@ -53,6 +53,9 @@ _RETRY_S: Final = 0.1
 _HELD_WAIT_S: Final = 0.1
 """The longest wait of a fetch while the member has records that it may acknowledge."""
 
+_LEAST_LOCK_S: Final = 1.0
+"""The shortest lock that brokers allow by their defaults, until an answer says how long it is."""
+
 _SPLITS_MAX: Final = 32
 """How often the decisions of a refused request are split. One bad decision among 500 takes 9
 splits. Where all are bad, splitting to the end would take a request for each of them."""
@@ -167,6 +170,7 @@ class ShareSession:
         self._sent: SessionRequest | None = None
         self._retry_at_s = 0.0
         self._outcomes: list[Outcome] = []
+        self._lock_s = _LEAST_LOCK_S  # as of the last answer
         self.can_renew = True  # the broker speaks a version with renewals (KIP-1222)
 
     # ------------------------------------------------------------------------- looking
@@ -193,11 +197,12 @@ class ShareSession:
 
     @property
     def longest_wait_s(self) -> float:
-        """How long a fetch may wait for records. Acknowledgements and renewals wait behind it."""
-        held = [each.lock_s / 4 for each in self._deliveries if each.offsets]
-        if not held and not self.has_decisions:
-            return NEVER
-        return min([_HELD_WAIT_S, *held])
+        """How long a fetch may wait for records. Acknowledgements and renewals wait behind it. The
+        lock of a record may have begun when the fetch was sent: most of it is left to the
+        application."""
+        of_lock_s = self._lock_s / 4
+        is_held = self.has_decisions or any(each.offsets for each in self._deliveries)
+        return min(_HELD_WAIT_S, of_lock_s) if is_held else of_lock_s
 
     def held_partitions(self) -> list[PartitionId]:
         return list(dict.fromkeys(each.partition for each in self._deliveries if each.offsets))
@@ -338,6 +343,7 @@ class ShareSession:
         """The leader has carried the request out. ``errors``: of the partitions whose
         acknowledgements do not count. ``lock_s``: of renewed locks, 0 if the answer lacks it."""
         self._sent = None
+        self._lock_s = lock_s or self._lock_s
         if request.epoch == ENDS:
             self._epoch = OPENS
         else:
