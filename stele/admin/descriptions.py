@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2
 
+_NUMBERS = 2**31  # int32
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 CLIENT_METRICS_RESOURCE = 16
@@ -185,6 +187,14 @@ def resource_message(resource: ConfigResource) -> admin_pb2.ConfigResource:
 
 
 def new_topic_message(topic: NewTopic) -> admin_pb2.NewTopic:
+    """Raises ApiError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR for numbers that no message
+    can hold."""
+    for number, what, code in (
+        (topic.partitions, "partitions", ErrorCode.INVALID_PARTITIONS),
+        (topic.replication_factor, "replicas", ErrorCode.INVALID_REPLICATION_FACTOR),
+    ):
+        if not -_NUMBERS <= number < _NUMBERS:
+            raise ApiError(code, f"topic {topic.name!r} cannot have {number} {what}")
     message = admin_pb2.NewTopic(
         name=topic.name,
         partitions=-1 if topic.assignments else topic.partitions,

@@ -76,6 +76,10 @@ async def test_refusals_have_kafkas_name_and_advice(world: World) -> None:
             "/topic/config", status=409, topic="orders", config="retention.ms", value="soon"
         )
         assert "INVALID_CONFIG" in told
+        told = await console.post(
+            "/topics/create", status=409, name="wide", partitions="9999999999"
+        )
+        assert "INVALID_PARTITIONS" in told
         assert "UNKNOWN_TOPIC_OR_PARTITION" in await console.text("/topic?name=nothing", 404)
         assert "GROUP_ID_NOT_FOUND" in await console.text("/group?group=nothing", 404)
         assert "TRANSACTIONAL_ID_NOT_FOUND" in await console.text("/transaction?id=nothing", 404)
