@@ -112,8 +112,9 @@ def test_the_shell_is_offered_commands_and_options(words: str, count: int, offer
 
 
 def test_completion_is_installed_for_bash(tmp_path: Path) -> None:
+    """The command finds out which shell has called it, so bash calls it here."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "--install-completion", "bash"],
+        ["bash", "-c", f"{sys.executable} -m cli --install-completion; exit $?"],
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
