@@ -85,7 +85,7 @@ async def fetch(context: BrokerContext, caller: Caller, request: ShareFetchReque
             )
         session = sessions.open(request.key, request.owner)
     else:
-        session = sessions.next(request.key, request.epoch)
+        session = sessions.next(request.key, request.epoch, request.owner)
     session.change([*request.added, *request.acknowledged], request.forgotten)
     acknowledging = asyncio.ensure_future(_acknowledge_all(context, topics, request))
     try:
@@ -113,7 +113,7 @@ async def acknowledge(context: BrokerContext, caller: Caller, request: ShareRequ
             ErrorCode.INVALID_SHARE_SESSION_EPOCH,
             "acknowledgements belong to a share session, which a fetch opens",
         )
-    session = context.sharing.sessions.next(request.key, request.epoch)
+    session = context.sharing.sessions.next(request.key, request.epoch, request.owner)
     topics = Topics(context, caller, Operation.READ)
     answers = await _acknowledge_all(context, topics, request)
     if request.epoch == ENDS:

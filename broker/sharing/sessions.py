@@ -85,11 +85,15 @@ class ShareSessions:
         self._of_group[key.group_id] += 1
         return session
 
-    def next(self, key: SessionKey, epoch: int) -> ShareSession:
+    def next(self, key: SessionKey, epoch: int, owner: object) -> ShareSession:
         """The session of a request that is not the first of its session. Raises ApiError
-        SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+        SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+
+        An end that comes by another connection is late: it is the end of a session that the member
+        has replaced since, and must not end the present one.
+        """
         session = self._sessions.get(key)
-        if session is None:
+        if session is None or (epoch == ENDS and session.owner is not owner):
             raise ApiError(
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
                 f"member {key.member_id} of share group {key.group_id} has no session here",

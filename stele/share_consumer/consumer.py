@@ -87,6 +87,7 @@ class ShareConsumer:
         self._leaders = ShareLeaders(self._config, self._view, membership, self._news.set)
         self._member = ShareMember(self._config, self._view, membership, self._changed)
         self._closed = False
+        self._leaving: asyncio.Task[None] | None = None  # of the last ``unsubscribe``
         self._closing: asyncio.Task[None] | None = None
 
     def _changed(self) -> None:
@@ -120,8 +121,9 @@ class ShareConsumer:
     async def _close(self) -> None:
         self._news.set()
         try:
-            await self._leaders.end()
-            await self._member.close()
+            if self._leaving is not None:
+                await self._leaving
+            await self._leave()
         finally:
             await self._view.close()
 
@@ -148,11 +150,29 @@ class ShareConsumer:
         self._member.wake()
 
     async def unsubscribe(self) -> None:
-        """Release everything that was not acknowledged, and leave the group."""
+        """Release everything that was not acknowledged, and leave the group. If the caller is
+        cancelled, the group is left all the same."""
         self._check_open()
         self._member.membership.subscribe([])
+        if self._leaving is None or self._leaving.done():
+            self._leaving = asyncio.get_running_loop().create_task(self._leave())
+        await asyncio.shield(self._leaving)
+
+    async def _leave(self) -> None:
         await self._leaders.end()
         await self._member.close()
+
+    async def _has_left(self, timeout_s: float) -> bool:
+        """Whether an ``unsubscribe`` that was cancelled has come to its end in this time. What it
+        ends would otherwise be begun anew meanwhile."""
+        if self._leaving is None or self._leaving.done():
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._leaving)
+        except TimeoutError:
+            return False
+        return True
 
     def subscription(self) -> list[str]:
         """The topics, in order of their names."""
@@ -184,6 +204,8 @@ class ShareConsumer:
             self._leaders.accept_all()
         limit = max_records or self._config.max_poll_records
         until_s = self._world.clock.monotonic() + timeout_ms / 1000
+        if not await self._has_left(timeout_ms / 1000):
+            return []
         poll = object()
         self._member.poll_begins()
         self._leaders.poll_begins(poll, until_s)

@@ -19,7 +19,7 @@ class Bench:
 
     def refusal(self, key: SessionKey, epoch: int) -> ErrorCode:
         with pytest.raises(ApiError) as refused:
-            self.sessions.next(key, epoch)
+            self.sessions.next(key, epoch, "a")
         return refused.value.code
 
 
@@ -29,11 +29,11 @@ def test_each_request_has_the_next_epoch() -> None:
     session = bench.sessions.open(M, "a")
     assert bench.refusal(M, 2) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     for epoch in (1, 2, 3):
-        assert bench.sessions.next(M, epoch) is session
+        assert bench.sessions.next(M, epoch, "a") is session
     assert bench.refusal(M, 3) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     session.epoch = 2**31 - 1
-    bench.sessions.next(M, 2**31 - 1)
-    assert bench.sessions.next(M, 1) is session
+    bench.sessions.next(M, 2**31 - 1, "a")
+    assert bench.sessions.next(M, 1, "a") is session
 
 
 def test_a_session_ends_once_and_gives_its_records_back() -> None:
@@ -41,11 +41,20 @@ def test_a_session_ends_once_and_gives_its_records_back() -> None:
     session = bench.sessions.open(M, "a")
     woken = []
     session.on_end = lambda: woken.append(1)
-    assert bench.sessions.next(M, ENDS) is session
+    assert bench.sessions.next(M, ENDS, "a") is session
     bench.sessions.end(session)
     bench.sessions.end(session)
     assert (bench.released, woken, session.is_open) == ([M], [1], False)
     assert bench.refusal(M, ENDS) is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_late_end_by_a_former_connection_does_not_end_the_present_session() -> None:
+    bench = Bench()
+    bench.sessions.open(M, "a")
+    session = bench.sessions.open(M, "b")
+    assert bench.refusal(M, ENDS) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert session.is_open
+    assert bench.sessions.next(M, ENDS, "b") is session
 
 
 def test_a_lost_connection_ends_its_sessions_and_no_others() -> None:

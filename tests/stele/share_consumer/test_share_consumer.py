@@ -353,3 +353,22 @@ async def test_unsubscribing_releases_and_leaves(stage: Stage) -> None:
         assert [each.delivery_count for each in records] == [2, 2, 2]
         assert consumer.assignment() == [TopicPartition("t", 0)]
         assert consumer.subscription() == ["t"]
+
+
+@on_stage
+async def test_a_group_is_left_although_the_call_was_cancelled(stage: Stage) -> None:
+    twin = twin_of(stage, *VALUES)
+    async with stage.share_consumer(share_acknowledgement_mode="explicit") as consumer:
+        consumer.subscribe(["t"])
+        first, *_ = await consumer.poll()
+        consumer.acknowledge(first)
+        leaving = asyncio.ensure_future(consumer.unsubscribe())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        consumer.subscribe(["t"])
+        records = await consumer.poll(timeout_ms=10_000)
+        assert twin.outcomes() == {0: ACCEPT}
+        assert [each.delivery_count for each in records] == [2, 2]
+        assert consumer.assignment() == [TopicPartition("t", 0)]
