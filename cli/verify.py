@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,9 +18,6 @@ from cli.records.reading import records_until
 if TYPE_CHECKING:
     from stele.records import ConsumerRecord
     from stele.sync import Consumer
-
-_SILENT_S: Final = 30.0
-"""A record that is known to be there comes within this time."""
 
 app = typer.Typer(cls=CommandList, help="Compare what two clusters hold.", no_args_is_help=True)
 
@@ -68,7 +65,7 @@ def mirror(
         typer.Option("--target-config", metavar="FILE", help="Properties of the target's client."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds without an answer: give up.")
+        float, typer.Option("--timeout", min=0.1, help="Seconds without progress: give up.")
     ] = 30.0,
     as_json: Json = False,
 ) -> int:
@@ -82,7 +79,7 @@ def mirror(
         _reader(target, target_config, timeout) as theirs,
     ):
         for topic in topics:
-            found += _compared(ours, theirs, topic, prefix + topic)
+            found += _compared(ours, theirs, topic, prefix + topic, timeout)
     if as_json:
         print_json(found)
     else:
@@ -106,7 +103,9 @@ def _reader(servers: str, config: str | None, timeout_s: float) -> Consumer:
     )
 
 
-def _compared(ours: Consumer, theirs: Consumer, topic: str, mirrored: str) -> Iterator[Verdict]:
+def _compared(
+    ours: Consumer, theirs: Consumer, topic: str, mirrored: str, timeout_s: float
+) -> Iterator[Verdict]:
     """Raises CommandError, SteleError."""
     partitions, others = ours.partitions_for(topic), theirs.partitions_for(mirrored)
     if partitions != others:
@@ -116,7 +115,8 @@ def _compared(ours: Consumer, theirs: Consumer, topic: str, mirrored: str) -> It
         )
     for partition in partitions:
         comparison = Comparison()
-        source, target = _records(ours, topic, partition), _records(theirs, mirrored, partition)
+        source = _records(ours, topic, partition, timeout_s)
+        target = _records(theirs, mirrored, partition, timeout_s)
         while not comparison.is_over:
             of_source = comparison.wants_source
             comparison.take(next(source if of_source else target, None), of_source=of_source)
@@ -130,15 +130,17 @@ def _compared(ours: Consumer, theirs: Consumer, topic: str, mirrored: str) -> It
         )
 
 
-def _records(consumer: Consumer, topic: str, partition: int) -> Iterator[list[ConsumerRecord]]:
-    """All that are there now."""
+def _records(
+    consumer: Consumer, topic: str, partition: int, timeout_s: float
+) -> Iterator[list[ConsumerRecord]]:
+    """All records that are there now. Raises CommandError after ``timeout_s`` without one."""
     from stele.ids import TopicPartition
 
     name = TopicPartition(topic, partition)
     consumer.assign([name])
     begin, end = consumer.beginning_offsets([name]), consumer.end_offsets([name])
     consumer.seek(topic, partition, begin[name])
-    yield from records_until(consumer, end, _SILENT_S)
+    yield from records_until(consumer, end, timeout_s)
 
 
 def _row(found: Verdict) -> tuple[object, ...]:
