@@ -200,12 +200,12 @@ class ShareConsumer:
         self._check_open()
         if not self._member.membership.topics:
             raise ConfigError("there is nothing to poll: call subscribe([topic]) first")
-        if not self._config.is_explicit:
-            self._leaders.accept_all()
-        limit = max_records or self._config.max_poll_records
         until_s = self._world.clock.monotonic() + timeout_ms / 1000
         if not await self._has_left(timeout_ms / 1000):
             return []
+        if not self._config.is_explicit:
+            self._leaders.accept_all()
+        limit = max_records or self._config.max_poll_records
         poll = object()
         self._member.poll_begins()
         self._leaders.poll_begins(poll, until_s)
