@@ -148,7 +148,7 @@ async def _follow_waiting(peer: Peer) -> Iterator[Call]:
 
 
 async def _session(peer: Peer, offset_of: Callable[[int], int]) -> Iterator[Call]:
-    """The requests of a follower's session, each of which names an offset."""
+    """The requests of a follower's session. Each names the offset that ``offset_of`` gives."""
     follower = peer.follower
     assert follower is not None, "its broker is down"
     session_id = (await peer.ask(_fetch_as(follower, offset_of(0), 0, 0))).session_id

@@ -29,7 +29,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """``current``: the name of the profile that counts where none is named."""
+    """``current``: the name of the default profile."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     current: str | None = None

@@ -77,7 +77,8 @@ async def _check_is_empty(desk: Desk, group: str) -> None:
 async def _partitions(
     desk: Desk, topic: str, committed: Sequence[TopicPartition]
 ) -> Sequence[TopicPartition]:
-    """Those of the topic, by default all that the group has committed. Raises FormError."""
+    """The partitions of the topic, by default all partitions that the group has committed. Raises
+    FormError."""
     if topic:
         return (await led_partitions(desk, topic, None))[0]
     if not committed:

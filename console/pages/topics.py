@@ -91,7 +91,7 @@ async def topic_page(request: Request) -> Response:
 
 
 async def _configs(desk: Desk, name: str) -> tuple[list[ConfigEntry], Trouble | None]:
-    """Those of the topic itself first."""
+    """The configs of a topic: first the ones that are set on the topic itself."""
     resource = ConfigResource.topic(name)
     try:
         found = await desk.admin.describe_configs([resource], linearizable=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.coordinator.step import KeyValue, Now
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.machine import TransactionMachine
 from broker.coordinator.transaction.records import RecordedTransaction
@@ -18,14 +17,12 @@ from broker.coordinator.transaction.types import (
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
-from chaos.sim.cluster.replica_logs import records_at, sound_batches_from
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.replayed_logs import START, replays
 from chaos.sim.laws.scene import Report
 from metadata.internal_topics import TRANSACTION_TOPIC
 from stele.errors import ErrorCode
-
-_START = Now(0.0, 0)
 
 
 class _Asker:
@@ -66,8 +63,8 @@ class CoordinatorsReplayTheirLogs(Law):
         end_offset, key = replica.log.end_offset, f"{node.incarnation} {replica!r}"
         if self._compared.get(key) == end_offset:
             return
-        twin = _replayed(node, replica)
-        if twin is None:
+        twin = TransactionMachine(TransactionConfig(), lambda: 2, lambda: None)
+        if not replays(twin, node, replica):
             return
         self._compared[key] = end_offset
         told, expected = _described(machine), _described(twin)
@@ -79,22 +76,6 @@ class CoordinatorsReplayTheirLogs(Law):
             )
 
 
-def _replayed(node: SimNode, replica: Replica) -> TransactionMachine | None:
-    """A machine that has replayed the log. None: not all of the log can be read from outside."""
-    machine = TransactionMachine(TransactionConfig(), lambda: 2, lambda: None)
-    end_offset = 0
-    for at, header in sound_batches_from(node, repr(replica)):
-        if header.next_offset > replica.log.end_offset:
-            break
-        end_offset = header.next_offset
-        if not header.is_control:
-            for offset, _, key, value, _ in records_at(node, repr(replica), at):
-                assert key is not None
-                record = KeyValue(bytes(key), None if value is None else bytes(value))
-                machine.replay(offset, record, _START)
-    return machine if end_offset == replica.log.end_offset else None
-
-
 def values_of(machine: TransactionMachine) -> list[RecordedTransaction]:
     """The transactional ids of a coordinator."""
     found = (machine.value_of(each.transactional_id) for each in _listed(machine))
@@ -102,7 +83,7 @@ def values_of(machine: TransactionMachine) -> list[RecordedTransaction]:
 
 
 def _listed(machine: TransactionMachine) -> tuple[ListedTransaction, ...]:
-    (reply,) = machine.take(ListRequest(), _Asker(), _START).replies
+    (reply,) = machine.take(ListRequest(), _Asker(), START).replies
     assert isinstance(reply.answer, ListAnswer)
     return reply.answer.transactions
 
@@ -111,7 +92,7 @@ def _described(machine: TransactionMachine) -> set[tuple[str, int, int, str, str
     """Transactional id, producer id and epoch, state and partitions of each transactional id."""
     found = set()
     for listed in _listed(machine):
-        (reply,) = machine.take(DescribeRequest(listed.transactional_id), _Asker(), _START).replies
+        (reply,) = machine.take(DescribeRequest(listed.transactional_id), _Asker(), START).replies
         told = reply.answer
         assert isinstance(told, DescribedTransaction)
         partitions = ",".join(f"{topic}-{number}" for topic, number in sorted(told.partitions))

@@ -6,21 +6,18 @@ from typing import Self
 
 from broker.coordinator.share.machine import ShareMachine
 from broker.coordinator.share.types import ShareState, StateKey
-from broker.coordinator.step import KeyValue, Now
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
-from chaos.sim.cluster.replica_logs import records_at, sound_batches_from
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.replayed_logs import replays
 from chaos.sim.laws.scene import Report
 from metadata.internal_topics import SHARE_TOPIC
 
-_START = Now(0.0, 0)
-
 
 class ShareCoordinatorsReplayTheirLogs(Law):
-    """The states of a share coordinator are those of a machine that replays its log, at any moment
+    """A share coordinator has the same states as a machine that replays its log, at any moment
     between two turns of its broker. From one coordinator of a share partition to the next, the
     committed state epoch, leader epoch and start offset never go back, and a record that is done
     stays done."""
@@ -52,8 +49,8 @@ class ShareCoordinatorsReplayTheirLogs(Law):
         end_offset, key = replica.log.end_offset, f"{node.incarnation} {replica!r}"
         if self._compared.get(key) == end_offset:
             return
-        twin = _replayed(node, replica)
-        if twin is None:
+        twin = ShareMachine(lambda topic_id, number: True)
+        if not replays(twin, node, replica):
             return
         self._compared[key] = end_offset
         states, expected = dict(machine.states()), dict(twin.states())
@@ -93,18 +90,3 @@ def _done(state: ShareState, start_offset: int) -> set[int]:
         if each.state.is_final
         for offset in range(max(each.first, start_offset), each.last + 1)
     }
-
-
-def _replayed(node: SimNode, replica: Replica) -> ShareMachine | None:
-    """A machine that has replayed the log. None: not all of the log can be read from outside."""
-    machine = ShareMachine(lambda topic_id, number: True)
-    end_offset = 0
-    for at, header in sound_batches_from(node, repr(replica)):
-        if header.next_offset > replica.log.end_offset:
-            break
-        end_offset = header.next_offset
-        for offset, _, key, value, _ in records_at(node, repr(replica), at):
-            assert key is not None
-            record = KeyValue(bytes(key), None if value is None else bytes(value))
-            machine.replay(offset, record, _START)
-    return machine if end_offset == replica.log.end_offset else None

@@ -1,4 +1,4 @@
-"""Who has a record of a share group, and for how long."""
+"""The members that hold records of a share group, and how long their locks last."""
 
 from __future__ import annotations
 
