@@ -11,6 +11,7 @@ from cli.command_list import CommandList
 from cli.completion import complete_group
 from cli.connection import connect
 from cli.group.commands import AllGroups, Names, note_states, print_members, print_states
+from cli.group.named import delete_groups, named_groups
 from cli.group.reset import (
     AllTopics,
     ByDuration,
@@ -31,7 +32,6 @@ from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import (
     CommandError,
     UsageError,
-    did_you_mean,
     known_words,
     note,
     print_json,
@@ -180,21 +180,9 @@ def delete(
     timeout: Timeout = 30.0,
 ) -> None:
     """Delete share groups without members, and what they know of their records."""
-    from stele.errors import BulkError
-
     with connect(bootstrap, timeout) as admin:
         groups = _named(admin, names or [], all_groups)
-        try:
-            admin.delete_groups(groups)
-        except BulkError as error:
-            for name in error.succeeded:
-                note(f"stele: deleted share group {name}")
-            raise
-    if as_json:
-        print_json([{"group": name, "deleted": True} for name in groups])
-        return
-    for name in groups:
-        print(f"deleted share group {name}")
+        delete_groups(admin, groups, "share group", as_json)
 
 
 @app.command("delete-offsets")
@@ -232,13 +220,8 @@ def _named(admin: Admin, names: list[str], everything: bool) -> list[str]:
     """The ids of share groups that exist. Raises CommandError."""
     from stele.admin.groups import SHARE
 
-    if bool(names) == everything:
-        raise UsageError("which share groups? Name some, or give --all-groups")
     known = [each.group_id for each in admin.list_groups(types=[SHARE])]
-    for name in names:
-        if name not in known:
-            raise CommandError(f"there is no share group {name!r}.{did_you_mean(name, known)}")
-    return names or known
+    return named_groups(names, known, "share group", everything)
 
 
 def _described(admin: Admin, names: list[str], everything: bool) -> list[GroupDescription]:

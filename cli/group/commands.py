@@ -9,12 +9,11 @@ import typer
 from cli.command_list import CommandList
 from cli.completion import complete_group
 from cli.connection import connect
+from cli.group.named import delete_groups, named_groups
 from cli.group.reset import check_no_share_groups, reset_offsets
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import (
-    CommandError,
     UsageError,
-    did_you_mean,
     known_words,
     note,
     print_json,
@@ -126,21 +125,9 @@ def delete(
     timeout: Timeout = 30.0,
 ) -> None:
     """Delete groups without members, and the offsets that they have committed."""
-    from stele.errors import BulkError
-
     with connect(bootstrap, timeout) as admin:
         groups = _named(admin, names or [], all_groups)
-        try:
-            admin.delete_groups(groups)
-        except BulkError as error:
-            for name in error.succeeded:
-                note(f"stele: deleted group {name}")
-            raise
-    if as_json:
-        print_json([{"group": name, "deleted": True} for name in groups])
-        return
-    for name in groups:
-        print(f"deleted group {name}")
+        delete_groups(admin, groups, "group", as_json)
 
 
 @app.command("delete-offsets")
@@ -184,13 +171,8 @@ def delete_offsets(
 
 def _named(admin: Admin, names: list[str], everything: bool) -> list[str]:
     """The ids of groups that exist. Raises CommandError."""
-    if bool(names) == everything:
-        raise UsageError("which groups? Name some, or give --all-groups")
     known = [each.group_id for each in admin.list_groups()]
-    for name in names:
-        if name not in known:
-            raise CommandError(f"there is no group {name!r}.{did_you_mean(name, known)}")
-    return names or known
+    return named_groups(names, known, "group", everything)
 
 
 def _described(admin: Admin, names: list[str], everything: bool) -> list[GroupDescription]:
