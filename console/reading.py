@@ -1,4 +1,4 @@
-"""Records of a topic for a page: bounded by their number and by time."""
+"""Records of a topic for a page: bounded by their number, their bytes and by time."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from stele.records import ConsumerRecord
 from stele.world import Clock
 
 MOST_RECORDS: Final = 500
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""Of keys and values on one page. The record that exceeds it is still shown."""
+
+_POLL_RECORDS: Final = 25
+"""A poll returns so many records at most, so that few are beyond the bound."""
+
 _POLL_MS: Final = 250
 
 
@@ -90,18 +96,22 @@ async def read(
     clock: Clock,
     timeout_s: float,
 ) -> Found:
-    """At most ``limit`` records of all partitions together, from the beginning of each span."""
+    """At most ``limit`` records and about MOST_BYTES of all partitions together, from the beginning
+    of each span."""
     deadline = clock.monotonic() + timeout_s
     consumer.assign(wanted)
     for name, span in wanted.items():
         consumer.seek(name.topic, name.partition, span.start)
     unread = dict(wanted)
     records: list[ConsumerRecord] = []
-    while unread and len(records) < limit and clock.monotonic() < deadline:
-        for each in await consumer.poll(timeout_ms=_POLL_MS, max_records=limit - len(records)):
+    size = 0
+    while unread and len(records) < limit and size < MOST_BYTES and clock.monotonic() < deadline:
+        most = min(limit - len(records), _POLL_RECORDS)
+        for each in await consumer.poll(timeout_ms=_POLL_MS, max_records=most):
             name = TopicPartition(each.topic, each.partition)
             if each.offset < wanted[name].end:
                 records.append(each)
+                size += len(each.key or b"") + len(each.value or b"")
         # A position passes offsets without records: markers of transactions, compacted records.
         for name in list(unread):
             if (consumer.known_position(*name) or 0) >= wanted[name].end:
@@ -109,5 +119,8 @@ async def read(
                 consumer.pause(name)
     if len(records) >= limit:
         unread = {}
+    if size >= MOST_BYTES:
+        full = f"a page has {MOST_BYTES >> 20} MiB of records at most: show fewer"
+        return Found(tuple(records), dict.fromkeys(unread, full))
     reasons = consumer.why(*unread) if unread else {}
     return Found(tuple(records), reasons)

@@ -294,3 +294,13 @@ async def test_a_read_only_console_has_no_forms_for_changes(world: World) -> Non
     async with console_of(world, is_read_only=True) as console:
         for path in ("/", "/topics", "/topic?name=orders", "/messages?topic=orders", "/quotas"):
             assert 'method="post"' not in await console.get(path)
+
+
+@on_a_node
+async def test_a_page_of_large_records_is_bounded_and_says_so(world: World) -> None:
+    async with console_of(world) as console:
+        await create(console, partitions=1)
+        await produce(world, *[b"x" * 900_000] * 40)
+        told = await console.get("/messages?topic=orders&from=first&limit=500")
+        assert 8 * 1024 * 1024 / 900_000 < told.count('class="number"><a') < 40
+        assert "a page has 8 MiB of records at most" in told
