@@ -116,7 +116,8 @@ class ShareConsumer(CallsBack):
         self._do(self._consumer.subscribe, names)
 
     def unsubscribe(self) -> None:
-        """Release everything that was not acknowledged, and leave the group."""
+        """Release everything that was not acknowledged, and leave the group. If the caller is
+        cancelled, the group is left all the same."""
         self._settle_alone()
         self._call_back(self._consumer.unsubscribe)
 
