@@ -119,7 +119,7 @@ class Admin(
         )
         super().__init__(view, AdminRequests(view, self._config))
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
-        self._log_dirs = LogDirAdmin(self._view)
+        self._log_dirs = LogDirAdmin(self._requests)
         self._groups = GroupAdmin(self._view)
 
     async def __aenter__(self) -> Self:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stele.admin.grpc_calls import call
 from stele.admin.part import AdminPart
-from stele.cluster.messages import error_code
-from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
 
 
@@ -50,20 +47,17 @@ class ConnectionAdmin(AdminPart):
 
         >>> await admin.describe_connections("orders-1")
         """
-        await self._view.refresh()
         found: dict[int, list[ClientConnection]] = {}
-        for broker_id in self._view.broker_ids():
+        for broker_id in await self._requests.brokers():
             found[broker_id] = []
             request = pb.DescribeConnectionsRequest(client_id=client_id)
             while True:
-                question = call(
-                    "/stele.v1.Admin/DescribeConnections",
+                answer = await self._requests.ask(
+                    "DescribeConnections",
                     request,
                     pb.DescribeConnectionsResponse.FromString,
+                    broker_id=broker_id,
                 )
-                answer = await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
-                if answer.error:
-                    raise ApiError(error_code(answer.error), answer.message)
                 found[broker_id] += map(_connection, answer.connections)
                 if not answer.next:
                     break

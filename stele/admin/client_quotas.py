@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from stele.admin.grpc_calls import call
 from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError, ConfigError
@@ -158,17 +157,14 @@ class QuotaAdmin(AdminPart):
         request = pb.ExplainClientQuotasRequest(
             user=user, client_id=client_id, ip=ip, min_metadata_offset=self._requests.changed_at
         )
-        question = call(
-            "/stele.v1.Admin/ExplainClientQuotas",
-            request,
-            pb.ExplainClientQuotasResponse.FromString,
-        )
-        await self._view.refresh()
         found = {}
-        for broker_id in self._view.broker_ids():
-            answer = await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
-            if answer.error:
-                raise ApiError(error_code(answer.error), answer.message)
+        for broker_id in await self._requests.brokers():
+            answer = await self._requests.ask(
+                "ExplainClientQuotas",
+                request,
+                pb.ExplainClientQuotasResponse.FromString,
+                broker_id=broker_id,
+            )
             found[broker_id] = [_usage(each) for each in answer.quotas]
         return found
 

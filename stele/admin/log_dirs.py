@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stele.admin.grpc_calls import Message, call
 from stele.admin.items import all_or_raise
+from stele.admin.requests import AdminRequests
 from stele.cluster.messages import error_code
-from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
@@ -48,8 +47,8 @@ class LogDirDescription:
 class LogDirAdmin:
     """The part of ``stele.admin.admin.Admin`` for log directories."""
 
-    def __init__(self, view: ClusterView) -> None:
-        self._view = view
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe(
         self, broker_ids: Sequence[int], partitions: Sequence[tuple[str, int]]
@@ -58,13 +57,13 @@ class LogDirAdmin:
         for topic, partition in partitions:
             request.partitions.add(topic=topic, partition=partition)
         found = []
-        for broker_id in sorted(set(broker_ids or await self._in_service())):
-            answer = await self._ask(
-                broker_id, "DescribeLogDirs", request, pb.DescribeLogDirsResponse.FromString
+        for broker_id in sorted(set(broker_ids or await self._requests.brokers())):
+            answer = await self._requests.ask(
+                "DescribeLogDirs",
+                request,
+                pb.DescribeLogDirsResponse.FromString,
+                broker_id=broker_id,
             )
-            if answer.error:
-                code = error_code(answer.error)
-                raise ApiError(code, f"broker {broker_id}: {answer.message or explain(code)}")
             found += [
                 _directory(broker_id, each)
                 for each in sorted(answer.directories, key=lambda each: each.path)
@@ -80,8 +79,11 @@ class LogDirAdmin:
             for (topic, partition, owner), path in wanted.items():
                 if owner == broker_id:
                     request.replicas.add(topic=topic, partition=partition, path=path)
-            answer = await self._ask(
-                broker_id, "AlterReplicaLogDirs", request, pb.AlterReplicaLogDirsResponse.FromString
+            answer = await self._requests.ask(
+                "AlterReplicaLogDirs",
+                request,
+                pb.AlterReplicaLogDirsResponse.FromString,
+                broker_id=broker_id,
             )
             for each in answer.replicas:
                 place = (each.topic, each.partition, broker_id)
@@ -96,38 +98,6 @@ class LogDirAdmin:
                     awaited.add(place)
         all_or_raise(failed, accepted)
         return awaited
-
-    async def _in_service(self) -> list[int]:
-        async def attempt() -> list[int]:
-            await self._view.refresh()
-            return self._view.broker_ids()
-
-        return await self._keep_asking(attempt, "finding the brokers")
-
-    async def _ask(
-        self,
-        broker_id: int,
-        method: str,
-        request: Message,
-        parse: Callable[[bytes], AnswerT],
-    ) -> AnswerT:
-        async def attempt() -> AnswerT:
-            await self._view.refresh()
-            if broker_id not in self._view.broker_ids():
-                raise ApiError(
-                    ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in service"
-                )
-            return await self._view.ask(
-                broker_id,
-                call(f"/stele.v1.Admin/{method}", request, parse),
-                timeout_s=self._view.attempt_s,
-            )
-
-        return await self._keep_asking(attempt, f"{method} of broker {broker_id}")
-
-    async def _keep_asking(self, attempt: Callable[[], Awaitable[AnswerT]], what: str) -> AnswerT:
-        timeout_s = self._view.config.default_api_timeout_ms / 1000
-        return await self._view.keep_asking(attempt, what, timeout_s)
 
 
 def _directory(

@@ -40,6 +40,15 @@ class AdminRequests:
         broker that must answer; None: any."""
         return await self._keep_asking(method, request, parse, lambda error: None, broker_id)
 
+    async def brokers(self) -> list[int]:
+        """The brokers in service. Raises UnreachableError."""
+
+        async def attempt() -> list[int]:
+            await self._view.refresh()
+            return self._view.broker_ids()
+
+        return await self._view.keep_asking(attempt, "finding the brokers", self._timeout_s)
+
     async def change(
         self,
         method: str,
@@ -142,19 +151,28 @@ class AdminRequests:
                 raise refusal
             return answer
 
-        answer = await self._view.keep_asking(attempt, method, self._timeout_s)
+        what = method if broker_id is None else f"{method} of broker {broker_id}"
+        answer = await self._view.keep_asking(attempt, what, self._timeout_s)
         self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))
         return answer
 
     async def _ask_one(self, broker_id: int, question: Question[AnswerT]) -> AnswerT:
         if not self._view.knows(broker_id):
-            await self._view.refresh()
+            await self._refresh_for(broker_id)
+        try:
+            return await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
+        except RpcError:
+            await self._refresh_for(broker_id)  # it may have left, and would never answer
+            raise
+
+    async def _refresh_for(self, broker_id: int) -> None:
+        """Raises ApiError if the broker is not in service."""
+        await self._view.refresh()
         if not self._view.knows(broker_id):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"only broker {broker_id} itself can answer, and there is none in service",
             )
-        return await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
 
 
 def _names(error: ApiError, request_id: bytes) -> bool:
