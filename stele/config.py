@@ -430,6 +430,15 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     return servers
 
 
+def poll_limit(max_records: int | None, max_poll_records: int) -> int:
+    """The most records that a poll returns: ``max_records`` if it is given. Raises ConfigError."""
+    if max_records is None:
+        return max_poll_records
+    if max_records < 1:
+        raise ConfigError(f"max_records={max_records} must be at least 1")
+    return max_records
+
+
 def _at_least(config: object, least: float, *names: str) -> None:
     for name in names:
         if getattr(config, name) < least:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from stele.cluster.view import ClusterView
-from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
+from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, poll_limit, real_world
 from stele.consumer.arguments import (
     OffsetArgument,
     PartitionArgument,
@@ -243,8 +243,8 @@ class Consumer:
     async def poll(
         self, max_records: int | None = None, timeout_ms: float = 1000
     ) -> ConsumerRecords:
-        """Records of the assigned partitions, at most ``max_records`` (default:
-        ``max_poll_records``).
+        """Records of the assigned partitions, at most ``max_records`` (at least 1,
+        default: ``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
         Records of a partition are in order. The list can become columns: ``to_arrow()``,
@@ -258,7 +258,7 @@ class Consumer:
         A member of a group joins, gives partitions up and gets others within its polls. Raises
         FencedInstanceError or ApiError when it cannot be a member."""
         self._check_open()
-        limit = max_records or self._config.max_poll_records
+        limit = poll_limit(max_records, self._config.max_poll_records)
         with self._in_poll():
             polled = await self._polled(lambda: self._assigned.hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)

@@ -10,7 +10,13 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from stele.cluster.view import ClusterView
-from stele.config import ClientWorld, ShareConsumerConfig, ShareConsumerOptions, real_world
+from stele.config import (
+    ClientWorld,
+    ShareConsumerConfig,
+    ShareConsumerOptions,
+    poll_limit,
+    real_world,
+)
 from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import AcknowledgeType, ShareRecord
@@ -188,8 +194,8 @@ class ShareConsumer:
     async def poll(
         self, max_records: int | None = None, timeout_ms: float = 1000
     ) -> list[ShareRecord]:
-        """Records of the subscribed topics, at most ``max_records`` (default:
-        ``max_poll_records``).
+        """Records of the subscribed topics, at most ``max_records`` (at least 1,
+        default: ``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any. With
         implicit acknowledgement it first accepts everything that was returned before. With explicit
@@ -198,6 +204,7 @@ class ShareConsumer:
         Raises ApiError if a partition cannot be read or the group refuses this member.
         """
         self._check_open()
+        limit = poll_limit(max_records, self._config.max_poll_records)
         if not self._member.membership.topics:
             raise ConfigError("there is nothing to poll: call subscribe([topic]) first")
         until_s = self._world.clock.monotonic() + timeout_ms / 1000
@@ -205,7 +212,6 @@ class ShareConsumer:
             return []
         if not self._config.is_explicit:
             self._leaders.accept_all()
-        limit = max_records or self._config.max_poll_records
         poll = object()
         self._member.poll_begins()
         self._leaders.poll_begins(poll, until_s)

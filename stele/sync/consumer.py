@@ -249,8 +249,8 @@ class Consumer(CallsBack):
         return self._do(self._consumer.paused)
 
     def poll(self, max_records: int | None = None, timeout_ms: float = 1000) -> ConsumerRecords:
-        """Records of the assigned partitions, at most ``max_records`` (default:
-        ``max_poll_records``).
+        """Records of the assigned partitions, at most ``max_records`` (at least 1,
+        default: ``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
         Records of a partition are in order. The list can become columns: ``to_arrow()``,

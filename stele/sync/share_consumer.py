@@ -133,8 +133,8 @@ class ShareConsumer(CallsBack):
     # ------------------------------------------------------------------------ reading
 
     def poll(self, max_records: int | None = None, timeout_ms: float = 1000) -> list[ShareRecord]:
-        """Records of the subscribed topics, at most ``max_records`` (default:
-        ``max_poll_records``).
+        """Records of the subscribed topics, at most ``max_records`` (at least 1,
+        default: ``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any. With
         implicit acknowledgement it first accepts everything that was returned before. With explicit

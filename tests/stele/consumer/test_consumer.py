@@ -516,6 +516,16 @@ async def test_every_record_once_and_in_order_through_any_weather(
 
 
 @on_stage
+async def test_a_poll_of_no_records_is_refused(stage: Stage) -> None:
+    append(stage.cluster.create("t").partitions[0], b"a", b"b")
+    async with stage.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([("t", 0)])
+        with pytest.raises(ConfigError, match="max_records=0 must be at least 1"):
+            await consumer.poll(0)
+        assert [each.value for each in await consumer.poll(1)] == [b"a"]
+
+
+@on_stage
 async def test_a_poll_without_partitions_says_what_to_do(stage: Stage) -> None:
     async with stage.consumer() as consumer:
         with pytest.raises(ConfigError, match=r"call assign\("):

@@ -314,6 +314,8 @@ async def test_wrong_calls_are_refused(stage: Stage) -> None:
     with pytest.raises(ConfigError, match="must be a list of names"):
         consumer.subscribe("t")
     consumer.subscribe(["t"])
+    with pytest.raises(ConfigError, match="max_records=0 must be at least 1"):
+        await consumer.poll(0)
     (record, *_) = await consumer.poll()
     with pytest.raises(ConfigError, match="share_acknowledgement_mode='explicit'"):
         consumer.acknowledge(record)
