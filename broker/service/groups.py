@@ -30,6 +30,7 @@ from broker.service.coordinators import (
     check_coordination_known,
     coordinated_by,
 )
+from broker.service.topics import topic_refusal
 from metadata.features import GROUP_VERSION, finalized_level
 from metadata.image import MetadataImage
 from metadata.topics import Topic
@@ -39,7 +40,6 @@ from runtime.authorization.authorizer import (
     allowed_operations,
     group_resource,
     refusal,
-    topic_resource,
 )
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
@@ -112,8 +112,8 @@ async def consumer_heartbeat(
     why = refusal(context.authorizer, caller, Operation.READ, group)
     if why is not None:
         raise why
-    for name in request.topic_names or ():
-        why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
+    if request.topic_names:
+        why = await topic_refusal(context, caller, Operation.DESCRIBE, request.topic_names)
         if why is not None:
             raise why
     if request.regex:
@@ -182,15 +182,12 @@ async def describe_consumers(
             return refused
         if answer.error is not ErrorCode.NONE:
             return ApiError(answer.error, f"there is no consumer group {group_id}")
-        used = {t for each in answer.members for t in (*each.assigned, *each.target)}
-        for topic_id in sorted(used):
-            topic = image.topic_by_id(topic_id)
-            if topic is not None:
-                resource = topic_resource(topic.name)
-                why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
-                if why is not None:  # its message names the topic
-                    message = "its members use topics that the caller may not DESCRIBE"
-                    return ApiError(why.code, message)
+        used = (t for each in answer.members for t in (*each.assigned, *each.target))
+        names = (topic.name for t in used if (topic := image.topic_by_id(t)) is not None)
+        why = await topic_refusal(context, caller, Operation.DESCRIBE, names)
+        if why is not None:  # its message names the topic
+            message = "its members use topics that the caller may not DESCRIBE"
+            return ApiError(why.code, message)
         return answer
 
     return await gather_in_slices(one, group_ids)

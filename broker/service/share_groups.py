@@ -27,9 +27,10 @@ from broker.coordinator.share.types import (
 from broker.service.context import BrokerContext
 from broker.service.groups import ask, ask_unchecked
 from broker.service.internal_topics import made, share_topic
+from broker.service.topics import topic_refusal
 from metadata.features import SHARE_VERSION, finalized_level
 from metadata.internal_topics import SHARE_TOPIC
-from runtime.authorization.authorizer import Operation, group_resource, refusal, topic_resource
+from runtime.authorization.authorizer import Operation, group_resource, refusal
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from storage.turns import gather_in_slices
@@ -65,8 +66,8 @@ async def heartbeat(
     and as ``groups.ask``. Other errors are in the answer."""
     check_version(context)
     check_member(context, caller, request.group_id)
-    for name in request.topic_names or ():
-        why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
+    if request.topic_names:
+        why = await topic_refusal(context, caller, Operation.DESCRIBE, request.topic_names)
         if why is not None:
             raise why
     answer = await ask(context, caller, Operation.READ, request)
@@ -134,12 +135,11 @@ async def describe(
             return refused
         if answer.error is not ErrorCode.NONE:
             return ApiError(answer.error, f"there is no share group {group_id}")
-        names = {name for each in answer.members for name in each.topic_names}
-        for name in sorted(names):
-            why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
-            if why is not None:  # its message names the topic
-                message = "its members use topics that the caller may not DESCRIBE"
-                return ApiError(why.code, message)
+        names = (name for each in answer.members for name in each.topic_names)
+        why = await topic_refusal(context, caller, Operation.DESCRIBE, names)
+        if why is not None:  # its message names the topic
+            message = "its members use topics that the caller may not DESCRIBE"
+            return ApiError(why.code, message)
         return answer
 
     return await gather_in_slices(one, group_ids)

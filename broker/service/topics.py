@@ -3,16 +3,18 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from broker.service.context import BrokerContext
 from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.topics import Topic
-from runtime.authorization.authorizer import Operation, Resource, topic_resource
+from runtime.authorization.authorizer import Operation, Resource, refusal, topic_resource
 from runtime.authorization.caller import Caller
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka import ZERO_UUID
+from storage.turns import SLICE_STEPS, Slices
 
 NO_TOPIC_ID: Final = ZERO_UUID
 
@@ -23,6 +25,22 @@ def error_by_name(error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.UNKNOWN_TOPIC_ID:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return error
+
+
+async def topic_refusal(
+    context: BrokerContext, caller: Caller, operation: Operation, names: Iterable[str]
+) -> ApiError | None:
+    """Why the caller may not do this to one of the topics, the first such; None if it may do it to
+    all of them. Each is looked at once, in slices: a member may name 65,000."""
+    slices, seen = Slices(SLICE_STEPS), set[str]()
+    for name in names:
+        if name not in seen:
+            seen.add(name)
+            why = refusal(context.authorizer, caller, operation, topic_resource(name))
+            if why is not None:
+                return why
+        await slices.step()
+    return None
 
 
 class Topics:

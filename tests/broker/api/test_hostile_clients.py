@@ -256,6 +256,7 @@ LARGEST = (
     "DescribeTransactions",
     "AddPartitionsToTxn",
 )
+OF_MEMBERS = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
 REFUSED = (
     "OffsetFetch",
     *OF_GROUPS,
@@ -309,7 +310,11 @@ class AgainstHostile(AclAuthorizer):
 
 
 @pytest.fixture
-def authorizer() -> AgainstHostile:
+def authorizer(request: pytest.FixtureRequest) -> AclAuthorizer:
+    """The parameter, if there is one, is a policy that holds for all clients."""
+    policy = getattr(request, "param", None)
+    if policy is not None:
+        return AclAuthorizer(policy, Acls, LoopClock())
     return AgainstHostile(Policy(frozenset()), Acls, LoopClock())
 
 
@@ -317,6 +322,19 @@ def authorizer() -> AgainstHostile:
 @on_a_node
 async def test_the_largest_requests_are_worked_on_in_many_turns(
     machine: OneNode, world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await check_turns(machine, world, name, monkeypatch)
+
+
+@pytest.mark.parametrize("authorizer", [Policy(allow_everyone_if_no_acl_found=True)], indirect=True)
+@pytest.mark.parametrize("name", OF_MEMBERS)
+@on_a_node
+async def test_permissions_for_the_topics_of_a_member_are_looked_up_in_many_turns(
+    machine: OneNode,
+    world: World,
+    authorizer: AclAuthorizer,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await check_turns(machine, world, name, monkeypatch)
 
