@@ -1,11 +1,13 @@
 """How many calls and bytecode instructions a request costs the brokers. No time is measured.
 
-    python -m bench.calls [--requests 200] [--kind NAME] [--functions] [--json]
+    python -m bench.calls [--requests 200] [--connections 1] [--kind NAME] [--functions] [--json]
 
 A simulated cluster of one controller and three brokers runs the code of real nodes, and gets the
-same request again and again, each after the answer to the one before. Only the brokers' own
-functions count, and what they call directly. So the figures are the same on a busy machine, and
-those of two versions can be compared function by function.
+same request again and again, each after the answer to the one before. With ``--connections 100``
+a hundred requests arrive at one moment, each on its own connection, so most of them wait for their
+turn as on a busy broker. Only the brokers' own functions count, and what they call directly. So the
+figures are the same on a busy machine, and those of two versions can be compared function by
+function.
 """
 
 from __future__ import annotations
@@ -59,6 +61,9 @@ _SETTLE_S: Final = 0.05
 _FORM_S: Final = 2.0
 """Within this time the topic of groups is there, and its coordinator."""
 
+_LATENCY_S: Final = 0.000_3
+"""Of every message, so that requests which are sent at one moment arrive at one moment."""
+
 _SIZE_BYTES: Final = 4
 
 
@@ -81,6 +86,9 @@ class _Client(asyncio.Protocol):
         if len(self._received) - _SIZE_BYTES == int.from_bytes(self._received[:_SIZE_BYTES]):
             self._answer.set_result(bytes(self._received[_SIZE_BYTES:]))
             self._received.clear()
+
+    def close(self) -> None:
+        self._transport.close()
 
     async def send(self, frame: bytes) -> bytes:
         """The frame of the answer."""
@@ -160,23 +168,25 @@ def _counted_instructions() -> Iterator[Counter[str]]:
         sys.settrace(None)
 
 
-async def _send(client: _Client, frames: Sequence[bytes]) -> None:
-    for frame in frames:
-        await client.send(frame)
+async def _send(clients: Sequence[_Client], frames: Sequence[bytes]) -> None:
+    """All clients send at once, and again when all are answered."""
+    for first in range(0, len(frames), len(clients)):
+        together = zip(clients, frames[first : first + len(clients)], strict=True)
+        await asyncio.gather(*(client.send(frame) for client, frame in together))
     await asyncio.sleep(_SETTLE_S)
 
 
-async def _counted(client: _Client, kind: Kind, requests: int) -> Counts:
-    calls = await kind.prepare(client)
-    await _send(client, _frames(calls, _WARM_UP))
+async def _counted(clients: Sequence[_Client], kind: Kind, requests: int) -> Counts:
+    calls = await kind.prepare(clients[0])
+    await _send(clients, _frames(calls, -(-_WARM_UP // len(clients)) * len(clients)))
     frames = _frames(calls, requests)
     profile = cProfile.Profile()
     profile.enable()
-    await _send(client, frames)
+    await _send(clients, frames)
     profile.disable()
     frames = _frames(calls, requests)
     with _counted_instructions() as instructions:
-        await _send(client, frames)
+        await _send(clients, frames)
     return Counts(_calls(profile), instructions)
 
 
@@ -188,13 +198,15 @@ def _frames(calls: Iterator[Call], requests: int) -> list[bytes]:
 
 
 class _Bench:
-    def __init__(self, cluster: SimCluster, requests: int) -> None:
+    def __init__(self, cluster: SimCluster, requests: int, connections: int) -> None:
         self._cluster = cluster
         self._requests = requests
+        self._connections = connections
         self._follower: Follower | None = None
 
     async def run(self, kinds: Sequence[Kind]) -> dict[str, Counts]:
         cluster = self._cluster
+        cluster.simulation.fabric.faults.latency_s = (_LATENCY_S, _LATENCY_S)
         for topic, replicas in ((ALONE, 1), (REPLICATED, 3), (FOLLOWED, 2)):
             await cluster.client.create_topic(topic, replication_factor=replicas)
             await cluster.until_isr(topic, replicas)
@@ -212,13 +224,17 @@ class _Bench:
     async def _count(self, kind: Kind) -> Counts:
         leader = await self._cluster.client.find_leader(kind.topic)
         address = Address(self._cluster.brokers[leader].host, KAFKA_PORT)
-        network = self._cluster.client_world.network
-        client = _Client(self._follower)
-        transport = await network.connect(address, lambda: client)
+        clients = [await self._connect(address) for _ in range(self._connections)]
         try:
-            return await _counted(client, kind, self._requests)
+            return await _counted(clients, kind, self._requests)
         finally:
-            transport.close()
+            for client in clients:
+                client.close()
+
+    async def _connect(self, address: Address) -> _Client:
+        client = _Client(self._follower)
+        await self._cluster.client_world.network.connect(address, lambda: client)
+        return client
 
     async def _end_follower(self) -> None:
         image = self._cluster.image
@@ -238,15 +254,20 @@ class _Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench calls", description=__doc__)
     parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--connections", type=int, default=1, help="that send at one moment")
     parser.add_argument("--kind", help="a part of the names of the requests")
     parser.add_argument("--functions", action="store_true", help="each function's part")
     parser.add_argument("--json", action="store_true", help="one document for programs")
     options = parser.parse_args()
+    if options.connections < 1 or options.requests < 1 or options.requests % options.connections:
+        parser.error("--requests must be a multiple of --connections")
     report = Report("calls", as_json=options.json)
     kinds = [kind for kind in KINDS if options.kind is None or options.kind in kind.name]
     cluster = SimCluster(1, controllers=1, settings=_SETTINGS)
     with silent():
-        counts = cluster.run(lambda each: _Bench(each, options.requests).run(kinds))
+        counts = cluster.run(
+            lambda each: _Bench(each, options.requests, options.connections).run(kinds)
+        )
     rows: list[list[Cell]] = [
         [name, *(part.total() / options.requests for part in each)] for name, each in counts.items()
     ]
