@@ -88,6 +88,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._memory = MemoryShare(memory or ConnectionMemory(-1), self)
         self._turns = turns or Turns()
         self.awaits_turn = False  # others of the node go first
+        self._has_enough = False  # it receives no more before its turn
         self._tls_bytes = 0  # what encryption holds for the connection
         self._max_request_bytes = max_request_bytes
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
@@ -236,6 +237,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._loop is not None:
             self.last_active_s = self._loop.time()
         self._reader.received(nbytes)
+        if self.awaits_turn:
+            self._has_enough = True
         self._process()
 
     def eof_received(self) -> bool:
@@ -302,8 +305,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         return self._may_take() and not self._memory.is_lacking and self._reader.has_frame
 
     def _await_turn(self) -> None:
+        """Most peers send no more before they are answered, so reading ends only when more comes:
+        to stop and to resume costs the kernel more than a small request."""
         if not self.awaits_turn:
             self.awaits_turn = True
+            self._has_enough = not self._reader.has_room
             named = self.client_id or kafka.client_id_within(self._reader.peek(CLIENT_ID_BYTES))
             self._turns.wait(self, self.principal, named)
 
@@ -367,7 +373,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         awaits_memory = may_take and self._memory.is_lacking
         if awaits_memory or self._memory.awaits:
             self._memory.wait(awaits_memory)
-        may_read = may_take and not awaits_memory and not self.awaits_turn
+        has_enough = self.awaits_turn and self._has_enough
+        may_read = may_take and not awaits_memory and not has_enough
         if may_read and not self._is_reading:
             self._is_reading = True
             transport.resume_reading()

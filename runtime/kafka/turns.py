@@ -3,8 +3,8 @@
 As long as the node keeps up, a connection takes what it has received at once. In one go it takes at
 most ``TURN_REQUESTS``. When connections have taken requests for ``BURST_S`` without a pause, or one
 has more than fits in one go, they wait for one another: ``turn_order`` says who is next, and after
-each ``BURST_S`` of work the loop looks for input and completions. A connection that waits is not
-read, so what a greedy client sends stays with it. Nobody is refused anything.
+each ``BURST_S`` of work the loop looks for input and completions. A connection that waits is read
+once more at most, so what a greedy client sends stays with it. Nobody is refused anything.
 
 A connection that has taken all turns for ``ALONE_AFTER_S`` keeps nobody from anything, so its
 bursts are longer. Followers then fetch more at once. They do not count here, since they fetch what

@@ -25,6 +25,7 @@ class FakeTransport(asyncio.Transport):
         self.written: list[bytes] = []
         self.write_calls = 0
         self.is_paused = False
+        self.pauses = 0
         self.closing = False
         self.unsent_bytes = 0
 
@@ -44,6 +45,7 @@ class FakeTransport(asyncio.Transport):
     def pause_reading(self) -> None:
         assert not self.is_paused
         self.is_paused = True
+        self.pauses += 1
 
     def resume_reading(self) -> None:
         assert self.is_paused

@@ -86,6 +86,13 @@ class FrameReader:
         (size,) = _SIZE.unpack_from(self._chunk, self._start)
         return bool(size <= available or not 0 <= size <= self.max_bytes)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be received before ``next_frame`` is called."""
+        if self._frame is not None:
+            return self._filled < self._frame_size
+        return self._end - self._start < len(self._chunk)
+
     def peek(self, size: int) -> bytes:
         """The first bytes of the frame that ``next_frame`` would return, and at most ``size``."""
         if self._frame is not None:

@@ -20,6 +20,7 @@ from runtime.kafka.turns import (
     Turns,
 )
 from stele.wire import kafka
+from stele.wire.kafka.frames import CHUNK_BYTES
 from stele.wire.kafka.messages import find_coordinator
 from tests.support.kafka_server import ANSWER, Handlers, Server, request
 
@@ -71,10 +72,12 @@ async def test_a_connection_takes_a_few_requests_at_once_and_the_others_in_turns
     server = node.connect()
     server.feed(many(100, "c"))
     assert node.taken("c") == TURN_REQUESTS
+    assert server.transport.is_reading()
+    server.feed(request(100, "c"))
     assert not server.transport.is_reading()
     assert await node.rounds() >= (100 - TURN_REQUESTS) // (BURST + TURN_REQUESTS)
-    assert node.taken("c") == 100
-    assert server.answers() == list(range(100))
+    assert node.taken("c") == 101
+    assert server.answers() == list(range(101))
     assert server.transport.is_reading()
 
 
@@ -214,9 +217,33 @@ async def test_half_a_frame_takes_no_turn() -> None:
     slow.feed(frame[:10])
     assert slow.transport.is_reading()
     slow.feed(frame[10:])
-    assert not slow.transport.is_reading()
+    assert node.turns.waiting == 2
     await node.rounds()
     assert slow.answers() == [3]
+
+
+async def test_one_request_of_a_connection_that_waits_does_not_end_its_reading() -> None:
+    node = Node()
+    node.connect().feed(many(60, "greedy"))
+    polite = node.connect()
+    polite.feed(request(3, "polite"))
+    assert polite.protocol.awaits_turn
+    await node.rounds()
+    assert polite.answers() == [3]
+    assert polite.transport.pauses == 0
+
+
+async def test_a_connection_that_waits_with_a_full_chunk_is_not_read() -> None:
+    node = Node()
+    node.connect().feed(many(60, "greedy"))
+    server = node.connect()
+    frames = many(CHUNK_BYTES // len(request(0, "c")) + 1, "c")
+    assert server.feed(frames[:CHUNK_BYTES]) == CHUNK_BYTES
+    assert not server.transport.is_reading()
+    await node.rounds()
+    server.feed(frames[CHUNK_BYTES:])
+    await node.rounds()
+    assert server.answers() == list(range(len(frames) // len(request(0, "c"))))
 
 
 async def test_a_large_frame_arrives_while_others_wait() -> None:
