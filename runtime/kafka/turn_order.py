@@ -46,16 +46,17 @@ class _Ring(Generic[M]):
 
     def turn(self) -> M:
         """The member whose turn it is. At least one must wait."""
+        members = self.members
         while True:
-            name = next(iter(self.members))
-            member = self.members[name]
+            name = next(iter(members))
+            member = members[name]
             if member.waits and member.credit_s > 0:
                 return member
             # The end of its turn. What is left of a share is not kept for later rounds.
-            del self.members[name]
+            del members[name]
             member.credit_s = min(member.credit_s, 0.0) + QUANTUM_S
             if member.waits or member.credit_s <= 0:
-                self.members[name] = member
+                members[name] = member
 
 
 class _Client(Generic[T]):
@@ -85,13 +86,23 @@ class _User(Generic[T]):
         return self.waiting > 0
 
 
+def _goes_on(user: _User[T], client: _Client[T]) -> bool:
+    """Whether the turn of the first ones of their rings goes on, so that ``turn`` would find
+    them."""
+    return bool(client.items) and client.credit_s > 0 and user.credit_s > 0
+
+
 class TurnOrder(Generic[T]):
     """Items that wait for a turn: connections. Each waits at most once."""
 
     def __init__(self) -> None:
         self._ring: _Ring[_User[T]] = _Ring()
         self.waiting: Final[dict[T, tuple[_User[T], _Client[T]]]] = {}  # read it only
-        self._served: tuple[_User[T], _Client[T]] | None = None
+        # That of the last turn: the first of their rings, unless nobody has waited since.
+        self._first: tuple[_User[T], _Client[T]] | None = None
+        # That of the item which came last, and its names: both are in their rings.
+        self._newest: tuple[_User[T], _Client[T]] | None = None
+        self._newest_names = ("", "")
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -101,6 +112,16 @@ class TurnOrder(Generic[T]):
 
     def wait(self, item: T, user_name: str, client_id: str) -> None:
         """The item has something to do."""
+        found = self._newest
+        if found is None or self._newest_names != (user_name, client_id):
+            found = self._newest = self._found(user_name, client_id)
+            self._newest_names = user_name, client_id
+        user, client = found
+        client.items[item] = None
+        user.waiting += 1
+        self.waiting[item] = found
+
+    def _found(self, user_name: str, client_id: str) -> tuple[_User[T], _Client[T]]:
         users = self._ring.members
         user = users.get(user_name)
         if user is None:
@@ -109,9 +130,7 @@ class TurnOrder(Generic[T]):
         client = clients.get(client_id)
         if client is None:
             client = clients[client_id] = _Client()
-        client.items[item] = None
-        user.waiting += 1
-        self.waiting[item] = user, client
+        return user, client
 
     def leave(self, item: T) -> None:
         """The item has nothing to do any more. It need not wait."""
@@ -123,20 +142,25 @@ class TurnOrder(Generic[T]):
 
     def next(self) -> T:
         """The item whose turn it is, which waits no more. At least one must wait."""
-        user = self._ring.turn()
-        client = user.ring.turn()
+        first = self._first
+        if first is None or not _goes_on(*first):
+            self._newest = None  # a ring may lose it now
+            user = self._ring.turn()
+            first = self._first = user, user.ring.turn()
+        user, client = first
         item = next(iter(client.items))
-        self.leave(item)
-        self._served = user, client
+        del client.items[item]
+        del self.waiting[item]
+        user.waiting -= 1
         return item
 
     def spent(self, cost_s: float) -> None:
         """The turn of the last item has cost so much. Call it after the item waits again, if it
         does."""
-        assert self._served is not None
-        user, client = self._served
+        assert self._first is not None
+        user, client = self._first
         client.credit_s = max(client.credit_s - cost_s, -DEBT_MAX_S)
         user.credit_s = max(user.credit_s - cost_s, -DEBT_MAX_S)
-        self._served = None
         if not self.waiting:
             self._ring.members.clear()  # nobody waits for what is owed
+            self._first = self._newest = None

@@ -93,7 +93,8 @@ class Turns:
         """Call ``take_turn`` when it is the connection's turn."""
         self._order.wait(taker, user, client_id)
         self.is_contended = True
-        self._arm()
+        if not self._is_due:
+            self._arm()
 
     def leave(self, taker: Taker) -> None:
         """Wait no more: the connection is closed."""
@@ -117,7 +118,7 @@ class Turns:
             if self._taken_s >= self._burst_s:
                 self.is_contended = True
             self._free_turns += 1
-            if self._free_turns >= _FREE_TURNS:
+            if self._free_turns >= _FREE_TURNS and not self._is_due:
                 self._arm()
 
     def _note(self, taker: Taker, now_s: float) -> None:
@@ -133,9 +134,8 @@ class Turns:
         self.is_contended = self._taken_s >= self._burst_s or bool(self._order.waiting)
 
     def _arm(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+        self._is_due = True
+        asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """The loop has gone round."""
@@ -144,18 +144,23 @@ class Turns:
         self._taken_s = 0.0
         order, now_s = self._order, self._now_s
         assert now_s is not None
-        is_alone = now_s() - self._last_since_s >= ALONE_AFTER_S
+        began_s = now_s()
+        is_alone = began_s - self._last_since_s >= ALONE_AFTER_S
         self._burst_s = BURST_ALONE_S if is_alone else BURST_S
-        while order and self._taken_s < self._burst_s:
-            began_s = now_s()
+        waiting = order.waiting
+        while waiting and self._taken_s < self._burst_s:
             taker = order.next()
-            self._look()
+            if not waiting:
+                self._look()  # nobody waits for this turn
             if taker is not self._last:
                 self._note(taker, began_s)
             requests = taker.take_turn()
-            cost_s = max(now_s() - began_s, requests * REQUEST_FLOOR_S, REQUEST_FLOOR_S)
+            ended_s = now_s()
+            cost_s = max(ended_s - began_s, (requests or 1) * REQUEST_FLOOR_S)
+            began_s = ended_s
             order.spent(cost_s)
             self._taken_s += cost_s
         self._look()
-        if self._taken_s >= self._burst_s:  # else nobody waits any more
+        # Otherwise nobody waits any more. A turn may have made it due already.
+        if self._taken_s >= self._burst_s and not self._is_due:
             self._arm()

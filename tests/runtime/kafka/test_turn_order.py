@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,66 @@ Item = tuple[str, str, int]
 
 costs = st.floats(min_value=QUANTUM_S / 20, max_value=COST_MAX_S)
 repeated_costs = st.lists(costs, min_size=1, max_size=7).map(lambda few: (few * 200)[:200])
+
+
+class Ring:
+    """A twin of one level: names, what each may take still, and its members."""
+
+    def __init__(self) -> None:
+        self.credits: dict[str, float] = {}
+        self.members: dict[str, Any] = {}
+
+    def enter(self, name: str, member: Any) -> Any:
+        if name not in self.members:
+            self.credits[name], self.members[name] = QUANTUM_S, member
+        return self.members[name]
+
+    def turn(self, works: Callable[[Any], object]) -> str:
+        while True:
+            name, member = next(iter(self.members.items()))
+            if works(member) and self.credits[name] > 0:
+                return name
+            del self.members[name]
+            self.credits[name] = min(self.credits[name], 0.0) + QUANTUM_S
+            if works(member) or self.credits[name] <= 0:
+                self.members[name] = member
+
+
+class Twin:
+    """Deficit round robin that looks for the next item anew each time."""
+
+    def __init__(self) -> None:
+        self.users = Ring()
+        self.served: tuple[str, str] = ("", "")
+
+    def wait(self, item: Item) -> None:
+        self.users.enter(item[0], Ring()).enter(item[1], []).append(item)
+
+    def leave(self, item: Item) -> None:
+        user = self.users.members.get(item[0])
+        client = [] if user is None else user.members.get(item[1], [])
+        if item in client:
+            client.remove(item)
+
+    def waiting(self) -> int:
+        return sum(
+            len(items) for user in self.users.members.values() for items in user.members.values()
+        )
+
+    def next(self) -> Item:
+        name = self.users.turn(lambda user: any(user.members.values()))
+        user = self.users.members[name]
+        client = user.turn(bool)
+        self.served = name, client
+        item: Item = user.members[client].pop(0)
+        return item
+
+    def spent(self, cost_s: float) -> None:
+        name, client = self.served
+        for ring, key in ((self.users, name), (self.users.members[name], client)):
+            ring.credits[key] = max(ring.credits[key] - cost_s, -DEBT_MAX_S)
+        if not self.waiting():
+            self.users = Ring()
 
 
 def wait(order: TurnOrder[Item], item: Item) -> None:
@@ -58,6 +120,45 @@ def test_each_waiting_item_gets_one_turn_and_those_of_a_client_keep_their_order(
         assert len(order) == sum(map(len, waiting.values()))
         for queue in waiting.values():
             assert all(each in order for each in queue)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("wait"), st.sampled_from(ITEMS)),
+            st.tuples(st.just("leave"), st.sampled_from(ITEMS)),
+            st.tuples(st.just("next"), costs),
+            st.tuples(st.just("next and wait"), costs),
+        ),
+        max_size=80,
+    )
+)
+def test_the_order_is_that_of_a_twin_that_looks_for_each_item_anew(
+    steps: list[tuple[str, Any]],
+) -> None:
+    order: TurnOrder[Item] = TurnOrder()
+    twin = Twin()
+    for what, given_ in steps:
+        if what.startswith("next"):
+            if len(order):
+                served = order.next()
+                assert served == twin.next()
+                if what == "next and wait":
+                    wait(order, served)
+                    twin.wait(served)
+                order.spent(given_)
+                twin.spent(given_)
+        elif what == "leave":
+            order.leave(given_)
+            twin.leave(given_)
+        elif given_ not in order:
+            wait(order, given_)
+            twin.wait(given_)
+        assert len(order) == twin.waiting()
+    while len(order):
+        assert order.next() == twin.next()
+        order.spent(QUANTUM_S / 3)
+        twin.spent(QUANTUM_S / 3)
 
 
 @given(
