@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, cast
 
 from runtime.kafka.authentication import RAW_TOKEN, Gate
-from runtime.kafka.connection_memory import ConnectionMemory, MemoryShare
+from runtime.kafka.connection_memory import SMALL_BYTES, ConnectionMemory, MemoryShare
 from runtime.kafka.in_flight import InFlight
 from runtime.kafka.loop_share import LoopShare
 from runtime.kafka.mute import Mute
@@ -267,21 +267,22 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _note_held(self) -> None:
         held = self._reader.held_bytes + self._pending.memory_bytes + self._unsent_bytes
+        if held < SMALL_BYTES:
+            held = 0
         held += self._tls_bytes
         if held != self._memory.held_bytes and self._transport is not None:
             self._memory.note(held)
 
     def _may_take(self) -> bool:
         """Whether the next request may be taken, if there is memory."""
-        return (
-            self._is_writable
-            and self._next is None
+        if self._is_draining or self.is_held or self.muted.is_on or not self._is_writable:
+            return False
+        pending = self._pending  # the next one, and the one that is decoded, too
+        return not pending.count or (
+            self._next is None
             and self._decoding is None
-            and not self.muted.is_on
-            and not self.is_held
-            and not self._is_draining
-            and self._pending.count < self._max_in_flight_requests
-            and self._pending.size_bytes < self._max_in_flight_bytes
+            and pending.count < self._max_in_flight_requests
+            and pending.size_bytes < self._max_in_flight_bytes
         )
 
     def _process(self) -> None:
@@ -291,9 +292,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """
         if self._is_processing:
             return
-        if self.awaits_turn or (self._turns.is_contended and self.has_request):
-            self._await_turn()
+        if self.awaits_turn:
             self._settle()
+        elif self._turns.is_contended and self.has_request:
+            self._await_turn()
+            if self._has_enough or not self._is_reading:
+                self._settle()  # otherwise it is read on, and holds what it held
         else:
             self._turns.run(self)
 
@@ -307,15 +311,14 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _await_turn(self) -> None:
         """Most peers send no more before they are answered, so reading ends only when more comes:
         to stop and to resume costs the kernel more than a small request."""
-        if not self.awaits_turn:
-            self.awaits_turn = True
-            self._has_enough = not self._reader.has_room
-            named = self.client_id or kafka.client_id_within(self._reader.peek(CLIENT_ID_BYTES))
-            self._turns.wait(self, self.principal, named)
+        self.awaits_turn = True
+        self._has_enough = not self._reader.has_room
+        named = self.client_id or kafka.client_id_within(self._reader.peek(CLIENT_ID_BYTES))
+        self._turns.wait(self, self.principal, named)
 
     def take_turn(self) -> int:
         """See ``Taker``."""
-        self.awaits_turn = False
+        self.awaits_turn = self._has_enough = False
         before = self.requests
         if (clock := self._handlers.turn_clock) is None:
             self._process_frames()
@@ -353,13 +356,14 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """Close the connection if it is over, or read on if it may."""
-        is_over = self._is_draining or (
-            self._is_ended and not self.muted.is_on and not self.awaits_turn
-        )
-        if is_over and not self._pending.count:
+        if (self._is_draining or self._is_ended) and self._is_over():
             self.close()
         else:
             self._update_reading()
+
+    def _is_over(self) -> bool:
+        will_take = not self._is_draining and (self.muted.is_on or self.awaits_turn)
+        return not will_take and not self._pending.count
 
     def _update_reading(self) -> None:
         """Read only while requests may be taken: later bytes stay with the peer."""
@@ -373,13 +377,13 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         awaits_memory = may_take and self._memory.is_lacking
         if awaits_memory or self._memory.awaits:
             self._memory.wait(awaits_memory)
-        has_enough = self.awaits_turn and self._has_enough
-        may_read = may_take and not awaits_memory and not has_enough
-        if may_read and not self._is_reading:
-            self._is_reading = True
+        may_read = may_take and not awaits_memory and not self._has_enough
+        if may_read is self._is_reading:
+            return
+        self._is_reading = may_read
+        if may_read:
             transport.resume_reading()
-        elif not may_read and self._is_reading:
-            self._is_reading = False
+        else:
             transport.pause_reading()
 
     def _take(self, frame: bytearray) -> None:
@@ -499,7 +503,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _begin(self, header: kafka.RequestHeader, size_bytes: int) -> PendingRequest:
         pending = PendingRequest(self, header, size_bytes)
         self._pending.add(pending)
-        self._note_held()
+        if pending.memory_bytes >= SMALL_BYTES:
+            self._note_held()  # of smaller ones at the end of the turn
         return pending
 
     def _take_unsupported(self, header: kafka.RequestHeader, size_bytes: int) -> None:
@@ -598,10 +603,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._transport.writelines(buffers)
             if not self._is_writable:
                 self._note_unsent()
-        if self._is_reading and not self._is_draining and not self._is_ended:
-            self._note_held()  # no frame waits to be taken
-        else:
-            self._process()
+        if self._memory.held_bytes:
+            self._note_held()
+        if not self._is_reading or self._is_draining or self._is_ended:
+            self._process()  # otherwise no frame waits to be taken
 
 
 def _name_of(peer: object) -> str:

@@ -4,7 +4,7 @@ Requests and answers under way count: received bytes, decoded messages, answers 
 yet, and written bytes that the peer has not taken. Above the limit the node reads only from
 connections that hold next to nothing themselves. So clients that send much, or take nothing, wait
 for one another, and the others do not notice. The memory stays below the limit plus, for each
-connection, its free share and one request or answer.
+connection, its free share, one request or answer, and the ``SMALL_BYTES`` that do not count.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from typing import Final, Protocol
 
 FREE_SHARE_BYTES: Final = 2 * 1024 * 1024
 """Bytes that each connection may hold whatever the others do: a request of ordinary size."""
+
+SMALL_BYTES: Final = 16 * 1024
+"""A connection that holds less than this counts as one that holds nothing, besides what its
+encryption holds. So most requests of ordinary clients change nothing here."""
 
 PATIENCE_S: Final = 10.0
 """How long a half received request may wait for memory that only such requests hold."""

@@ -47,7 +47,11 @@ class InFlight:
 
     def take_done(self) -> list[PendingRequest]:
         """Take those at the head whose answers are there."""
-        requests, done = self.requests, []
+        requests = self.requests
+        if self.count == 1 and requests[0].done:
+            self.count = self.size_bytes = self.memory_bytes = 0
+            return [requests.popleft()]
+        done = []
         while requests and requests[0].done:
             request = requests.popleft()
             self.count -= 1

@@ -20,8 +20,8 @@ Respond = Callable[[kafka.Struct | None], None]
 class FakeTransport(asyncio.Transport):
     """Records the calls of a connection."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("10.0.0.7", 5555)})
+    def __init__(self, tls_memory_bytes: int = 0) -> None:
+        super().__init__({"peername": ("10.0.0.7", 5555), "tls_memory_bytes": tls_memory_bytes})
         self.written: list[bytes] = []
         self.write_calls = 0
         self.is_paused = False
@@ -111,7 +111,7 @@ class Server:
 
     def __init__(self, handlers: Handlers | None = None, **options: Any) -> None:
         self.handlers = handlers or Handlers()
-        self.transport = FakeTransport()
+        self.transport = FakeTransport(options.pop("tls_memory_bytes", 0))
         self.events: list[str] = []
         self.protocol = KafkaServerProtocol(
             self.handlers,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from runtime.kafka import connection_memory
-from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from runtime.kafka.connection_memory import FREE_SHARE_BYTES, SMALL_BYTES, ConnectionMemory
 from stele.wire import kafka
 from stele.wire.kafka import SLICE_ELEMENTS
 from stele.wire.kafka.messages import produce
@@ -95,6 +95,65 @@ async def test_a_connection_that_holds_little_is_read_from_whatever_others_hold(
     assert memory.held_bytes == 0
 
 
+def produced(size: int) -> bytes:
+    """A Produce request with so many bytes of records."""
+    partition = produce.PartitionProduceData(0, bytearray(size))
+    topics = [produce.TopicProduceData("t", partition_data=[partition])]
+    message = produce.ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics)
+    return b"".join(kafka.encode_request(produce.API, 9, 1, None, message))
+
+
+async def test_a_connection_that_holds_little_counts_as_one_that_holds_nothing() -> None:
+    memory = ConnectionMemory(-1)
+    server = Server(memory=memory)
+    size = 1000
+    most = (SMALL_BYTES - 1) // (len(produced(size)) - kafka.SIZE_BYTES)
+    for _ in range(most):
+        server.feed(produced(size))
+    assert memory.held_bytes == 0
+    server.feed(produced(size))
+    assert memory.held_bytes == (most + 1) * (len(produced(size)) - kafka.SIZE_BYTES)
+    for _, _, respond in server.handlers.taken[: most + 1]:
+        respond(produce.ProduceResponse())
+    assert memory.held_bytes == 0
+
+
+async def test_small_requests_that_come_at_once_count_when_the_turn_is_over() -> None:
+    memory = ConnectionMemory(-1)
+    server = Server(memory=memory)
+    frame = produced(1000)
+    server.feed(frame * 20)
+    assert memory.held_bytes == 20 * (len(frame) - kafka.SIZE_BYTES)
+    server.protocol.connection_lost(None)
+    assert memory.held_bytes == 0
+
+
+async def test_a_large_request_counts_before_it_is_handled() -> None:
+    memory = ConnectionMemory(-1)
+    handlers = Handlers()
+    server = Server(handlers, memory=memory)
+    frame = produced(SMALL_BYTES)
+    seen: list[int] = []
+
+    def answer(_: object) -> kafka.Struct:
+        seen.append(memory.held_bytes)
+        return produce.ProduceResponse()
+
+    handlers.at_once = answer
+    server.feed(frame)
+    assert seen == [len(frame) - kafka.SIZE_BYTES]
+    assert memory.held_bytes == 0
+
+
+async def test_what_encryption_holds_counts_also_if_it_is_little() -> None:
+    memory = ConnectionMemory(-1)
+    server = Server(memory=memory, tls_memory_bytes=100)
+    server.feed(request(1))
+    assert memory.held_bytes == 100
+    server.handlers.taken[0][2](ANSWER)
+    assert memory.held_bytes == 100
+
+
 async def test_one_that_holds_much_waits_until_others_give_back() -> None:
     memory = ConnectionMemory(FREE_SHARE_BYTES)
     first, second = servers(memory)
@@ -166,6 +225,7 @@ async def test_the_partitions_of_a_produce_request_count_if_they_are_many() -> N
         memory = ConnectionMemory(-1)
         server = Server(Handlers(), memory=memory)
         partitions = [produce.PartitionProduceData(number) for number in range(count)]
+        partitions[0].records = bytearray(SMALL_BYTES)
         topics = [produce.TopicProduceData("t", partition_data=partitions)]
         message = produce.ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics)
         frame = b"".join(kafka.encode_request(produce.API, 9, 1, None, message))

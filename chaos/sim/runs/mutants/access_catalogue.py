@@ -59,7 +59,7 @@ QUOTAS = [
         "connection: take the requests of a client above its quota that were received already",
         "runtime/kafka/connection.py",
         "KafkaServerProtocol._may_take",
-        "not self.muted.is_on",
+        "or self.muted.is_on",
         "",
     ),
     bug(
