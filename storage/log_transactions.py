@@ -158,8 +158,8 @@ class LogTransactions:
                 entries = index.entries(self._disk)
             except OSError as error:
                 raise self._log.availability.unread(error, index.path, 0, offset) from error
-            if isinstance(entries, int):
-                return ColdRange(index.path, 0, entries)
+            if isinstance(entries, ColdRange):
+                return entries
             self._use(index)
             for entry in entries[bisect_left(entries, offset, key=attrgetter("last_offset")) :]:
                 if entry.first_offset < end_offset:

@@ -146,7 +146,7 @@ def test_four_indexes_stay_in_memory() -> None:
     assert len(found) == 6
     disk.cold = True
     indexes = [segment.txn_index.entries(disk) for segment in log.segments]
-    assert [isinstance(each, int) for each in indexes] == [True] * 2 + [False] * 4
+    assert [isinstance(each, ColdRange) for each in indexes] == [True] * 2 + [False] * 4
 
 
 def test_the_index_of_a_segment_that_is_gone_is_forgotten() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from storage.cold_range import ColdRange
 from storage.errors import CorruptLogError
 from storage.txn_index import (
     ENTRY_SIZE,
+    SLICE_ENTRIES,
     AbortedTransaction,
     TxnIndex,
     WrongTxnIndexError,
@@ -93,12 +95,23 @@ def test_an_append_replaces_what_a_failed_one_has_left() -> None:
     assert disk.read_file(PATH) == encode_aborted([ONE, TWO])
 
 
+def test_an_append_decodes_nothing() -> None:
+    disk, index = on_disk(*many(SLICE_ENTRIES + 1))
+    last = AbortedTransaction(7, 99_998, 99_999, 100_000)
+    index.append(disk, last)
+    found, wanted = loaded(index, disk)
+    assert (found[-1], len(found), len(wanted)) == (last, SLICE_ENTRIES + 2, 1)
+
+
 def test_a_wrong_file_is_corrupt() -> None:
     disk, index = on_disk(ONE, tail=b"x")
     with pytest.raises(CorruptLogError):
         index.entries(disk)
     with pytest.raises(CorruptLogError):
         index.entries_now(disk)
+    with pytest.raises(CorruptLogError):
+        index.append(disk, TWO)
+    assert disk.read_file(PATH) == encode_aborted([ONE]) + b"x"
 
 
 LATER_VERSION = b"\0\1" + encode_aborted([AbortedTransaction(7, 16, 17, 18)])[2:]
@@ -129,7 +142,7 @@ def test_a_truncation_removes_markers_that_are_gone() -> None:
 def test_what_is_not_in_memory_is_warmed_first() -> None:
     disk, index = on_disk(ONE, TWO)
     disk.cold = True
-    assert index.entries(disk) == 2 * ENTRY_SIZE
+    assert index.entries(disk) == ColdRange(PATH, 0, 2 * ENTRY_SIZE)
     assert index.entries_now(disk) == [ONE, TWO]
     assert index.entries(disk) == [ONE, TWO]
 
@@ -142,7 +155,64 @@ def test_what_is_only_partly_in_memory_is_warmed_first(monkeypatch: pytest.Monke
         return read(file, position, min(size, ENTRY_SIZE))
 
     monkeypatch.setattr(MemoryFile, "read", read_in_part)
-    assert index.entries(disk) == 2 * ENTRY_SIZE
+    assert index.entries(disk) == ColdRange(PATH, 0, 2 * ENTRY_SIZE)
+
+
+def many(count: int) -> list[AbortedTransaction]:
+    return [AbortedTransaction(7, 2 * n, 2 * n + 1, 2 * n + 2) for n in range(count)]
+
+
+def loaded(index: TxnIndex, disk: MemoryDisk) -> tuple[list[AbortedTransaction], list[ColdRange]]:
+    """The entries, and what each call before the last one wanted to be warmed."""
+    wanted: list[ColdRange] = []
+    while isinstance(found := index.entries(disk), ColdRange):
+        wanted.append(found)
+    return list(found), wanted
+
+
+SLICE_BYTES = SLICE_ENTRIES * ENTRY_SIZE
+
+
+@pytest.mark.parametrize("count", [0, 1, SLICE_ENTRIES, SLICE_ENTRIES + 1, 2 * SLICE_ENTRIES + 1])
+def test_a_call_decodes_one_slice_at_most(count: int) -> None:
+    disk, index = on_disk(*many(count))
+    found, wanted = loaded(index, disk)
+    assert found == decode_aborted(disk.read_file(PATH))
+    starts = range(SLICE_BYTES, count * ENTRY_SIZE, SLICE_BYTES)
+    assert wanted == [
+        ColdRange(PATH, start, min(SLICE_BYTES, count * ENTRY_SIZE - start)) for start in starts
+    ]
+
+
+def test_an_entry_before_that_of_an_earlier_slice_is_wrong() -> None:
+    disk, index = on_disk(*many(SLICE_ENTRIES), ONE)
+    assert isinstance(index.entries(disk), ColdRange)
+    with pytest.raises(CorruptLogError):
+        index.entries(disk)
+
+
+def change_by_append(index: TxnIndex, disk: MemoryDisk) -> None:
+    index.append(disk, AbortedTransaction(7, 99_998, 99_999, 100_000))
+
+
+def change_by_truncation(index: TxnIndex, disk: MemoryDisk) -> None:
+    index.truncate_to(disk, 9)
+
+
+def change_by_replacement(index: TxnIndex, disk: MemoryDisk) -> None:
+    index.replace_behind(disk, many(2), [AbortedTransaction(7, 10, 11, 12)])
+
+
+@pytest.mark.parametrize(
+    "change", [change_by_append, change_by_truncation, change_by_replacement, TxnIndex.unload]
+)
+def test_a_change_between_two_slices_is_seen(change: Any) -> None:
+    disk, index = on_disk(*many(2 * SLICE_ENTRIES))
+    assert isinstance(index.entries(disk), ColdRange)
+    change(*([index] if change is TxnIndex.unload else [index, disk]))
+    for _ in range(2):
+        assert loaded(index, disk)[0] == decode_aborted(disk.read_file(PATH))
+        index.unload()
 
 
 @pytest.mark.parametrize("tail", [b"", b"torn", encode_aborted([THREE])])
