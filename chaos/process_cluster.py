@@ -38,6 +38,9 @@ _TOLD = "stele: "  # how a node begins what is for people
 # connection might have taken a node's port by the time the node is restarted.
 FREE_PORTS = range(20_000, 32_000)
 
+LOCK_FILE = "cluster.lock"
+"""In a cluster's directory. The process that owns the cluster holds a lock on it."""
+
 THIS_VERSION = (sys.executable, "-m", "cli.main")
 _CAN_FORK = sys.platform == "linux"  # elsewhere libraries may not survive it
 
@@ -203,9 +206,11 @@ class ProcessCluster:
     async def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Lay out, format new directories, start every node, wait until all brokers serve.
 
-        Raises ClusterError, after stopping the started nodes.
+        Raises ClusterError, after stopping the started nodes. A directory that the caller has
+        claimed stays claimed.
         """
-        self._claim()
+        was_claimed = self._lock is not None
+        self.claim()
         try:
             self._check_kind()
             self.lay_out()
@@ -219,10 +224,17 @@ class ProcessCluster:
                 async with self.administrator() as admin:
                     await self.security.introduce_users(admin)
         except BaseException:
-            await self.stop(timeout_s=0)
+            await self.stop_nodes(timeout_s=0)
+            if not was_claimed:
+                self.release()
             raise
 
     async def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop all nodes, and let others use the directory."""
+        await self.stop_nodes(timeout_s=timeout_s)
+        self.release()
+
+    async def stop_nodes(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop brokers, then controllers, in good order; after ``timeout_s`` each with SIGKILL."""
         brokers = set(self.broker_ids)
         for group in (brokers, set(self.nodes) - brokers):
@@ -232,9 +244,6 @@ class ProcessCluster:
                     node.process.send_signal(signal.SIGCONT)
                     node.process.send_signal(signal.SIGTERM)
             await _gone(nodes, timeout_s)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def _check_kind(self) -> None:
         """Raises ClusterError if the directory has a cluster of the other kind."""
@@ -251,13 +260,13 @@ class ProcessCluster:
                 "directory (stele dev --dir); docs/security.md says how a cluster becomes secure"
             )
 
-    def _claim(self) -> None:
+    def claim(self) -> None:
         """Lock the directory before anything in it is written. A cluster that runs reads its nodes'
         settings there when they are restarted. Raises ClusterError."""
         if self._lock is not None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.directory / "cluster.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -267,6 +276,12 @@ class ProcessCluster:
                 "another directory (stele dev --dir)"
             ) from None
         self._lock = lock
+
+    def release(self) -> None:
+        """Let others claim the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def kill(self, node_id: int) -> None:
         """Send SIGKILL. The process is gone when this returns."""

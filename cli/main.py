@@ -23,7 +23,6 @@ from cli import (
     console,
     consume,
     demo_command,
-    dev,
     doctor,
     drill,
     explain,
@@ -49,6 +48,7 @@ from cli import (
     whatif,
 )
 from cli.command_list import CommandList
+from cli.dev import commands as dev
 from cli.group import commands as group
 from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, UsageError, note
@@ -77,7 +77,7 @@ app = typer.Typer(
 )
 app.command("format")(formatting.format_command)
 app.command("server")(server.server)
-app.command("dev")(dev.dev)
+app.add_typer(dev.app, name="dev")
 app.add_typer(topics.app, name="topic")
 app.add_typer(reassign.app, name="reassign")
 app.command("produce")(produce.produce)

@@ -18,7 +18,7 @@ from cli.command_list import first_sentence
 from cli.output import table_lines
 
 PRINTS_ITS_OWN_FORMAT = {
-    *("server", "dev", "demo", "console", "consume", "reassign generate", "spark run"),
+    *("server", "dev logs", "demo", "console", "consume", "reassign generate", "spark run"),
     "share consume",
     *("users add", "users password", "users remove"),
     *("quotas set", "quotas remove", "tokens renew", "tokens expire"),

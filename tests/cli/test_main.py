@@ -56,6 +56,7 @@ COMMANDS = [
     ["format"],
     ["server"],
     ["dev"],
+    ["dev", "status"],
     ["topic"],
     ["topic", "create"],
     ["topic", "list"],

@@ -1,0 +1,149 @@
+"""``stele dev``: begin a cluster of processes on this machine, in the foreground or detached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.dev.detaching import start_detached
+from cli.dev.directory import DEFAULT_DIRECTORY
+from cli.output import UsageError, key_values
+
+DEFAULT_PORT_BASE = 9092
+DEFAULT_NODES = 3
+"""Controllers, and brokers."""
+DEFAULT_SETTINGS = {
+    # Spark's exactly-once sink writes in prepared transactions.
+    "transaction.two.phase.commit.enable": "true",
+}
+"""Those of every node, unless ``--set`` says something else."""
+
+
+def dev(
+    context: typer.Context,
+    controllers: Annotated[
+        int | None,
+        typer.Option(
+            "--controllers",
+            min=1,
+            show_default="3",
+            help="Number of controllers, which hold the metadata.",
+        ),
+    ] = None,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers",
+            min=1,
+            show_default="3",
+            help="Number of brokers, which hold the records.",
+        ),
+    ] = None,
+    directory: Annotated[
+        Path,
+        typer.Option("--dir", help="Directory of the nodes. A cluster in it is started again."),
+    ] = DEFAULT_DIRECTORY,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="Run one node that is controller and broker.")
+    ] = False,
+    base_port: Annotated[
+        int,
+        typer.Option(
+            "--base-port",
+            min=0,
+            max=65000,
+            help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300; 0: any.",
+        ),
+    ] = DEFAULT_PORT_BASE,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="With TLS, users and access rules, which are made at the first start.",
+        ),
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting for every node."),
+    ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach",
+            help="Return when the cluster serves; stele dev stop ends it.",
+        ),
+    ] = False,
+    report_to: Annotated[
+        int | None,
+        typer.Option("--report-to", hidden=True, help="Of --detach: the pipe to its command."),
+    ] = None,
+) -> int:
+    """Run a cluster of processes until Ctrl-C, or with --detach until stele dev stop.
+
+    What it holds stays in --dir.
+    """
+    if context.invoked_subcommand is not None:
+        _check_nothing_given(context)
+        return 0
+    from runtime.config.node import check_key
+
+    if combined and (controllers is not None or brokers is not None):
+        raise UsageError("--combined is one node: leave --controllers and --brokers out")
+    chosen = key_values(settings or (), "--set")
+    for name in chosen:
+        check_key(name)
+    chosen_nodes = None if combined else (controllers or DEFAULT_NODES, brokers or DEFAULT_NODES)
+    arguments = _arguments(directory, chosen_nodes, base_port, secure, settings or ())
+    if detach:
+        return start_detached(directory, arguments)
+    from chaos.process_cluster import ProcessCluster
+
+    cluster = ProcessCluster(
+        directory,
+        controllers=1 if chosen_nodes is None else chosen_nodes[0],
+        brokers=1 if chosen_nodes is None else chosen_nodes[1],
+        combined=combined,
+        base_port=base_port or None,
+        settings={**DEFAULT_SETTINGS, **chosen},
+        is_secure=secure,
+    )
+    from cli.dev.running import own_detached, own_in_foreground
+
+    if report_to is not None:
+        return own_detached(cluster, arguments, report_to)
+    return own_in_foreground(cluster, arguments)
+
+
+def _arguments(
+    directory: Path,
+    nodes: tuple[int, int] | None,
+    base_port: int,
+    secure: bool,
+    settings: Sequence[str],
+) -> list[str]:
+    """Those of a ``stele dev`` that starts the same cluster from any directory."""
+    arguments = ["--dir", str(directory.resolve()), "--base-port", str(base_port)]
+    if nodes is None:
+        arguments.append("--combined")
+    else:
+        arguments += ["--controllers", str(nodes[0]), "--brokers", str(nodes[1])]
+    if secure:
+        arguments.append("--secure")
+    for setting in settings:
+        arguments += ["--set", setting]
+    return arguments
+
+
+def _check_nothing_given(context: typer.Context) -> None:
+    """Raises UsageError: `stele dev --dir D stop` would else stop another cluster."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if source is not None and source.name == "COMMANDLINE":
+            command = context.invoked_subcommand
+            raise UsageError(
+                f"{parameter.opts[0]} before {command} is about starting a cluster: "
+                f"stele dev {command} --help shows the options of {command}"
+            )
