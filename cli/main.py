@@ -130,18 +130,21 @@ def options(
 def version(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Print the version."""
+    """Print the version, and the commit where it is known."""
     import platform
 
     import stele
+    from cli.commit import known_commit
     from cli.output import print_json
     from stele.wire.native import READER
 
+    commit, python = known_commit(), platform.python_version()
     if as_json:
-        versions = {"stele": stele.__version__, "python": platform.python_version()}
+        versions = {"stele": stele.__version__, "commit": commit, "python": python}
         print_json({**versions, "records": READER})
     else:
-        print(f"stele {stele.__version__} (Python {platform.python_version()})")
+        known = "" if commit is None else f"commit {commit}, "
+        print(f"stele {stele.__version__} ({known}Python {python})")
         print(f"records are read by: {READER}")
 
 

@@ -34,7 +34,7 @@ def main() -> None:
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    run(["version"])  # the first command imports what reads its arguments
+    run(["server", "--help"])  # the first command imports what reads its arguments
     # Imported modules stay for good. The collectors of nodes leave frozen objects alone, so nodes
     # share these pages and do not copy them.
     gc.collect()

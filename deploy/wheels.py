@@ -27,11 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.commit import commit_of_checkout
 from stele import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 
 _BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+_NO_COMMIT = "= None\n"
 _DEVELOPERS_EXTRA = "dev"
 
 
@@ -126,6 +128,7 @@ def build(distribution: Distribution, directory: Path) -> Path:
             )
         if distribution.left_out:
             shutil.rmtree(tree / distribution.left_out)
+        write_commit(tree)
         if distribution.services:
             _make_services(distribution.services, tree / distribution.folders[0])
         shutil.copy(distribution.readme, tree / "README.md")
@@ -145,6 +148,15 @@ def build(distribution: Distribution, directory: Path) -> Path:
         command = [sys.executable, "-c", _BUILD, str(directory.resolve())]
         subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True)
     return directory / distribution.file_name
+
+
+def write_commit(tree: Path, checkout: Path = ROOT) -> None:
+    """Into the wheel that has the command line, if it is built from a checkout."""
+    commit, built_from = commit_of_checkout(checkout), tree / "cli" / "built_from.py"
+    if commit is not None and built_from.exists():
+        text = built_from.read_text()
+        assert text.endswith(_NO_COMMIT), "the last line of cli/built_from.py says no commit"
+        built_from.write_text(text.removesuffix(_NO_COMMIT) + f"= {commit!r}\n")
 
 
 def _make_services(names: Sequence[str], folder: Path) -> None:
