@@ -7,6 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from cli.client_properties import add_options
+from cli.watch import add_watch
 
 
 class CommandList(TyperGroup):
@@ -20,6 +21,7 @@ class CommandList(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             add_options(command)
+            add_watch(cmd_name, command)
         return command
 
     # The types of the parameters are click's or, by its version, of typer's own copy of click.
