@@ -28,6 +28,11 @@ def print_json(data: object) -> None:
     sys.stdout.write("\n")
 
 
+def as_plain(data: object) -> Any:
+    """What JSON makes of it, for a command that adds to it."""
+    return json.loads(json.dumps(data, default=_plain))
+
+
 def _plain(value: Any) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _member(value, field.name) for field in dataclasses.fields(value)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,18 @@ from cli.options import (
     Timeout,
     request_id_of,
 )
-from cli.output import CommandError, UsageError, did_you_mean, key_values, print_json, print_table
-from stele.ids import encode_uuid
+from cli.output import (
+    CommandError,
+    UsageError,
+    as_plain,
+    did_you_mean,
+    key_values,
+    print_json,
+    print_table,
+)
+from cli.topic_measures import Measures, measure
+from cli.watch import is_watching
+from stele.ids import TopicPartition, encode_uuid
 
 if TYPE_CHECKING:
     from stele.admin.descriptions import TopicDescription
@@ -110,20 +120,27 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Show partitions, leaders, replicas and the configs set on a topic."""
+    """Show partitions, leaders, replicas, sizes and the configs set on a topic.
+
+    With --watch also the records per second of each partition.
+    """
     with connect(bootstrap, timeout) as admin:
         topics = _described(admin, names, local)
+    measures = measure(bootstrap, timeout, topics)
     if as_json:
-        print_json(topics)
+        print_json([_with_measures(topic, measures) for topic in topics])
         return
     for topic in topics:
         configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none set"
-        print(f"{topic.name}  id {encode_uuid(topic.topic_id)}  configs: {configs}")
+        size = measures.size_of(topic)
+        known = "" if size is None else f"  bytes {size}"
+        print(f"{topic.name}  id {encode_uuid(topic.topic_id)}{known}  configs: {configs}")
         is_moving = any(each.adding_replicas or each.removing_replicas for each in topic.partitions)
         is_lacking = any(each.offline_replicas for each in topic.partitions)
         print_table(
             (
                 *_COLUMNS,
+                *_MEASURE_COLUMNS[: 2 if is_watching() else 1],
                 *(_OFFLINE_COLUMNS if is_lacking else ()),
                 *(_MOVING_COLUMNS if is_moving else ()),
             ),
@@ -136,6 +153,7 @@ def describe(
                     _ids(each.isr),
                     _ids(each.elr) or None,
                     each.unclean_elections or None,
+                    *_measured(TopicPartition(topic.name, each.partition), measures),
                     *((_ids(each.offline_replicas) or None,) if is_lacking else ()),
                     *(_moving(each.adding_replicas, each.removing_replicas) if is_moving else ()),
                 )
@@ -145,8 +163,27 @@ def describe(
 
 
 _COLUMNS = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "UNCLEAN ELECTIONS")
+_MEASURE_COLUMNS = ("BYTES", "RECORDS/S")
 _OFFLINE_COLUMNS = ("OFFLINE",)
 _MOVING_COLUMNS = ("ADDING", "REMOVING")
+
+
+def _measured(partition: TopicPartition, measures: Measures) -> tuple[object, ...]:
+    size = measures.sizes_bytes.get(partition)
+    if not is_watching():
+        return (size,)
+    rate = measures.records_per_s.get(partition)
+    return size, None if rate is None else f"{rate:.1f}"
+
+
+def _with_measures(topic: TopicDescription, measures: Measures) -> dict[str, object]:
+    plain: dict[str, Any] = as_plain(topic)
+    for each in plain["partitions"]:
+        name = TopicPartition(topic.name, each["partition"])
+        each["size_bytes"] = measures.sizes_bytes.get(name)
+        if is_watching():
+            each["records_per_s"] = measures.records_per_s.get(name)
+    return plain
 
 
 @app.command()
