@@ -53,6 +53,7 @@ from cli.group import commands as group
 from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, UsageError, note
 from cli.perf import commands as perf
+from cli.top.command import top
 from stele.errors import SteleError
 
 EXIT_OK = 0
@@ -96,6 +97,7 @@ app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(tokens.app, name="tokens")
 app.command("console")(console.console)
 app.command("doctor")(doctor.doctor)
+app.command("top")(top)
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")
 app.add_typer(explain.app, name="explain")

@@ -57,6 +57,7 @@ COMMANDS = [
     ["server"],
     ["dev"],
     ["dev", "status"],
+    ["top"],
     ["topic"],
     ["topic", "create"],
     ["topic", "list"],
