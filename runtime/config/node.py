@@ -36,8 +36,12 @@ from stele.properties import parse_properties
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "STELE_"
-CLIENT_VARIABLES = frozenset({"STELE_BOOTSTRAP_SERVER", "STELE_COMMAND_CONFIG"})
-"""Set for commands that ask a cluster; a node that is started in the same shell passes them by."""
+CLIENT_VARIABLES = frozenset(
+    f"STELE_{name}"
+    for name in ("BOOTSTRAP_SERVER", "COMMAND_CONFIG", "METRICS_SERVERS", "NATIVE", "PROFILE")
+)
+"""Set for commands and for the reader of records; a node that is started in the same shell passes
+them by."""
 
 
 class ConfigError(SteleError):

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import typer
 
-from cli import main
+from cli import client_properties, main, profiles
 from cli.command_list import first_sentence
 from cli.output import table_lines
+from runtime.config.node import from_environment
 
 PRINTS_ITS_OWN_FORMAT = {
     *("server", "dev logs", "demo", "console", "consume", "reassign generate", "spark run"),
@@ -163,6 +164,19 @@ def test_every_command_that_asks_a_cluster_is_tried_without_one() -> None:
     asking = {name for name, each in COMMANDS.items() if "--bootstrap-server" in _options(each)}
     asking.remove("profile add")  # which writes the servers down
     assert asking - SERVING == set(ASKING) == set(ARGUMENTS)
+
+
+def test_a_node_passes_by_the_variables_of_commands() -> None:
+    """It would warn of an unknown configuration, were it started in the same shell."""
+    variables = {
+        each.envvar
+        for command in COMMANDS.values()
+        for each in command.params
+        if isinstance(each.envvar, str)
+    }
+    variables |= {profiles.VARIABLE, client_properties.VARIABLE}
+    assert {"STELE_BOOTSTRAP_SERVER", "STELE_METRICS_SERVERS"} <= variables
+    assert from_environment(dict.fromkeys(variables, "x")) == {}
 
 
 @pytest.fixture(params=["refuses", "is silent"])
