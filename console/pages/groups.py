@@ -1,9 +1,9 @@
-"""Consumer groups: members, and lag by partition."""
+"""Groups that consume, and groups that share: members, and lag by partition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,8 +13,7 @@ from console.changes import change
 from console.desk import Desk, desk_of, go_to
 from console.forms import Fields, FormError
 from console.paging import Paged
-from stele.admin.group_lag import PartitionLag
-from stele.admin.groups import DEAD, EMPTY, GroupDescription
+from stele.admin.groups import DEAD, EMPTY, SHARE, GroupDescription
 from stele.errors import ApiError, ErrorCode
 
 
@@ -27,7 +26,10 @@ async def groups_page(request: Request) -> Response:
 
 async def group_page(request: Request) -> Response:
     desk, fields = desk_of(request), Fields.of_link(request)
-    group, lags = await group_with_lags(desk, fields)
+    group = await _described(desk, fields)
+    if group.type == SHARE:
+        return await _share_group_page(desk, fields, group)
+    lags = (await desk.admin.group_lags([group]))[group.group_id]
     # What lags most comes first.
     lags = sorted(lags, key=lambda each: -(each.lag or 0))
     return desk.page(
@@ -36,28 +38,54 @@ async def group_page(request: Request) -> Response:
         is_empty=group.state == EMPTY,
         paged=Paged.of(lags, fields.page()),
         total_lag=total_lag(lags),
-        most_lag=max((each.lag or 0 for each in lags), default=0),
+        most_lag=_most_lag(lags),
     )
 
 
-async def group_with_lags(
-    desk: Desk, fields: Fields
-) -> tuple[GroupDescription, list[PartitionLag]]:
+async def _share_group_page(desk: Desk, fields: Fields, group: GroupDescription) -> Response:
+    offsets = await desk.admin.list_share_group_offsets(group.group_id)
+    partitions = sorted(offsets.items(), key=lambda each: -(each[1].lag or 0))
+    return desk.page(
+        "share_group.html",
+        group=group,
+        is_empty=group.state == EMPTY,
+        paged=Paged.of(partitions, fields.page()),
+        total_lag=total_lag(list(offsets.values())),
+        most_lag=_most_lag(list(offsets.values())),
+    )
+
+
+async def _described(desk: Desk, fields: Fields) -> GroupDescription:
     """Raises FormError, SteleError."""
     name = fields.name("group", "the id of the group")
     (group,) = await desk.admin.describe_groups([name])
     if group.state == DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
-    return group, (await desk.admin.group_lags([group]))[name]
+    return group
 
 
-def total_lag(lags: Sequence[PartitionLag]) -> int:
+class _Lagging(Protocol):
+    @property
+    def lag(self) -> int | None: ...
+
+
+def total_lag(lags: Sequence[_Lagging]) -> int:
     return sum(each.lag for each in lags if each.lag is not None)
+
+
+def _most_lag(lags: Sequence[_Lagging]) -> int:
+    return max((each.lag or 0 for each in lags), default=0)
 
 
 async def group_lag(request: Request) -> Response:
     """For the chart of a group's lag."""
-    _, lags = await group_with_lags(desk_of(request), Fields.of_link(request))
+    desk = desk_of(request)
+    group = await _described(desk, Fields.of_link(request))
+    lags: Sequence[_Lagging]
+    if group.type == SHARE:
+        lags = list((await desk.admin.list_share_group_offsets(group.group_id)).values())
+    else:
+        lags = (await desk.admin.group_lags([group]))[group.group_id]
     return JSONResponse({"value": total_lag(lags)})
 
 
