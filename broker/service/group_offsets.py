@@ -19,7 +19,7 @@ from broker.coordinator.group.types import (
 from broker.coordinator.layout import utf16_units
 from broker.coordinator.step import STEP_BYTES, Transaction
 from broker.service.context import BrokerContext
-from broker.service.groups import ask
+from broker.service.groups import ask, ask_unchecked
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.topics import Topic
 from runtime.authorization.authorizer import (
@@ -88,24 +88,23 @@ async def commit(
     allowed = [each for each in items if isinstance(each, OffsetToCommit)]
     if transaction is not None and not allowed:
         return [each for each in items if isinstance(each, ErrorCode)]  # it gets no partition
-    decided = iter(await _commit(context, caller, request, allowed, transaction))
+    decided = iter(await _commit(context, request, allowed, transaction))
     return [next(decided) if isinstance(each, OffsetToCommit) else each for each in items]
 
 
 async def _commit(
     context: BrokerContext,
-    caller: Caller,
     request: OffsetCommitRequest,
     offsets: Sequence[OffsetToCommit],
     transaction: Transaction | None,
 ) -> list[ErrorCode]:
     """Many offsets are committed in parts, so that no turn of the loop is long. Each part is
-    committed as a whole or not at all."""
+    committed as a whole or not at all. The caller was checked for the whole request."""
 
     async def one(part: tuple[OffsetToCommit, ...]) -> Sequence[ErrorCode] | ApiError:
         commits = replace(request, offsets=part)
         try:
-            answer = await ask(context, caller, Operation.READ, commits, transaction)
+            answer = await ask_unchecked(context, commits, transaction)
         except ApiError as refused:
             return refused
         return answer.errors
@@ -113,7 +112,7 @@ async def _commit(
     parts = list(_in_parts(offsets, lambda each: _size_bound(request.group_id, each)))
     if len(parts) == 1:  # needs no task of its own
         commits = replace(request, offsets=parts[0])
-        return [*(await ask(context, caller, Operation.READ, commits, transaction)).errors]
+        return [*(await ask_unchecked(context, commits, transaction)).errors]
     # The first part of a transaction makes the partition part of it, and the others need not ask.
     first = 0 if transaction is None else 1
     answers = [await one(each) for each in parts[:first]]

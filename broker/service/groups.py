@@ -78,10 +78,12 @@ def _coordinator_for(
     return coordinated_by(context, GROUPS, request.group_id)
 
 
-async def ask_unchecked(context: BrokerContext, request: GroupRequest[A]) -> A:
+async def ask_unchecked(
+    context: BrokerContext, request: GroupRequest[A], transaction: Transaction | None = None
+) -> A:
     """As ``ask``, for a request that this broker makes by itself, or whose caller was checked."""
     number = coordinated_by(context, GROUPS, request.group_id)
-    return await ask_coordinator(context.groups, number, request)
+    return await ask_coordinator(context.groups, number, request, transaction)
 
 
 # ------------------------------------------------------------------------------- membership
@@ -119,13 +121,13 @@ async def consumer_heartbeat(
     if request.regex:
         resolved = await group_regexes.resolve(context, caller, request.regex)
         request = replace(request, resolved_regex=resolved)
-    answer = await ask(context, caller, Operation.READ, request)
+    answer = await ask_unchecked(context, request)
     stale = answer.stale_regex
     if stale is not None:
         # Topics or ACLs have changed since. The next heartbeat gets the consequences.
         newest = await group_regexes.resolve(context, caller, stale)
         resolved_anew = ResolveRequest(request.group_id, stale, newest)
-        await ask(context, caller, Operation.READ, resolved_anew)
+        await ask_unchecked(context, resolved_anew)
     return answer
 
 
