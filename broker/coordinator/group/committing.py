@@ -99,9 +99,9 @@ def commit(
             continue
         key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
         step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
-    keeper = group if group is not None and group.commits_keep_sessions else None
-    if keeper is not None and request.producer is None and not any(refusals):
-        _note_committer(keeper, request.member_id, now, step)
+    is_by_member = bool(request.member_id) and request.producer is None
+    if is_by_member and group is not None and group.commits_keep_sessions and not any(refusals):
+        _note_committer(group, request.member_id, now, step)
     after = -1 if group is None else group.recorded_end  # refusals say what its records say
     step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes)), after))
     return step
