@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence, Sized
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -63,6 +63,9 @@ class Slices:
 
     async def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """The result of ``work`` for each item. Each is a step, and so is the list itself."""
+        if isinstance(items, Sized) and len(items) + 1 < self._left:  # no turn ends here
+            self._left -= len(items) + 1
+            return list(map(work, items))
         done = []
         await self.step()
         for item in items:
