@@ -86,12 +86,6 @@ class _User(Generic[T]):
         return self.waiting > 0
 
 
-def _goes_on(user: _User[T], client: _Client[T]) -> bool:
-    """Whether the turn of the first ones of their rings goes on, so that ``turn`` would find
-    them."""
-    return bool(client.items) and client.credit_s > 0 and user.credit_s > 0
-
-
 class TurnOrder(Generic[T]):
     """Items that wait for a turn: connections. Each waits at most once."""
 
@@ -142,25 +136,33 @@ class TurnOrder(Generic[T]):
 
     def next(self) -> T:
         """The item whose turn it is, which waits no more. At least one must wait."""
-        first = self._first
-        if first is None or not _goes_on(*first):
-            self._newest = None  # a ring may lose it now
-            user = self._ring.turn()
-            first = self._first = user, user.ring.turn()
-        user, client = first
+        user, client = self._first or self._turn()
+        if not client.items or client.credit_s <= 0 or user.credit_s <= 0:
+            user, client = self._turn()
         item = next(iter(client.items))
         del client.items[item]
         del self.waiting[item]
         user.waiting -= 1
         return item
 
+    def _turn(self) -> tuple[_User[T], _Client[T]]:
+        """Ask the rings. They find the first ones again as long as these wait and have credit."""
+        self._newest = None  # a ring may lose it now
+        user = self._ring.turn()
+        self._first = user, user.ring.turn()
+        return self._first
+
     def spent(self, cost_s: float) -> None:
         """The turn of the last item has cost so much. Call it after the item waits again, if it
         does."""
         assert self._first is not None
         user, client = self._first
-        client.credit_s = max(client.credit_s - cost_s, -DEBT_MAX_S)
-        user.credit_s = max(user.credit_s - cost_s, -DEBT_MAX_S)
+        client.credit_s -= cost_s
+        if client.credit_s < -DEBT_MAX_S:
+            client.credit_s = -DEBT_MAX_S
+        user.credit_s -= cost_s
+        if user.credit_s < -DEBT_MAX_S:
+            user.credit_s = -DEBT_MAX_S
         if not self.waiting:
             self._ring.members.clear()  # nobody waits for what is owed
             self._first = self._newest = None
