@@ -1,8 +1,8 @@
 """``stele explain``: leaders, when and why they changed, what is wrong, and what mends it.
 
-Everything but ``audit`` and ``client`` comes from the metadata log, and every broker has a replica
-of it. So it also works while there is no active controller. Exit status 3: the object is not
-healthy.
+Everything but ``audit``, ``client`` and ``queue`` comes from the metadata log, and every broker has
+a replica of it. So it also works while there is no active controller. Exit status 3: the object is
+not healthy.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from cli.command_list import CommandList
 from cli.connection import connect
 from cli.explain_audit import explain_audit
 from cli.explain_client import explain_client
+from cli.explain_queue import explain_queue
 from cli.metadata_history import fetch_history, moment
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, print_json, print_table, say
+from cli.partition_name import parsed_partition
 
 if TYPE_CHECKING:
     from metadata.explain.partition import Change, Diagnosis
@@ -53,7 +55,7 @@ def explain_partition(
     """Show the leaders of a partition, why it changed, and what is wrong with it."""
     from metadata.explain.partition import Health, diagnose, partition_changes
 
-    topic_name, number = _parsed(name)
+    topic_name, number = parsed_partition(name)
     with connect(bootstrap, timeout) as admin:
         history = fetch_history(admin, at)
     topic = _topic(history.image, topic_name, at)
@@ -235,16 +237,10 @@ def explain_group(
 
 app.command("audit")(explain_audit)
 app.command("client")(explain_client)
+app.command("queue")(explain_queue)
 
 
 # ------------------------------------------------------------------------------------ parts
-
-
-def _parsed(name: str) -> tuple[str, int]:
-    topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not number.isdecimal():
-        raise CommandError(f"{name!r} is no partition: write TOPIC-NUMBER, for example orders-3")
-    return topic, int(number)
 
 
 def _topic(image: MetadataImage, name: str, at: str | None) -> Topic:

@@ -38,6 +38,7 @@ from cli.output import (
     print_table,
 )
 from cli.share_consume import consume
+from cli.share_window_table import print_windows
 from stele.admin.offset_reset import Place, Plan, Target, plan
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ def describe(
     state: Annotated[
         bool, typer.Option("--state", help="Show the state and the coordinator.")
     ] = False,
+    window: Annotated[
+        bool,
+        typer.Option("--window", help="Show what holds each partition back, and which members."),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show epochs and the members' partitions, too.")
     ] = False,
@@ -102,9 +107,9 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Show where share groups begin and their lag, their members, or what state they are in."""
-    if members and state:
-        raise UsageError("--members and --state exclude each other")
+    """Show where share groups begin and their lag, their members, windows or states."""
+    if members + state + window > 1:
+        raise UsageError("--members, --state and --window exclude each other")
     with connect(bootstrap, timeout) as admin:
         groups = _described(admin, names or [], all_groups)
         offsets = (
@@ -112,12 +117,23 @@ def describe(
             if members or state
             else {each.group_id: admin.list_share_group_offsets(each.group_id) for each in groups}
         )
+        windows = (
+            {
+                (group, place): admin.describe_share_window(group, place, max_ranges=1)
+                for group, places in offsets.items()
+                for place in places
+            }
+            if window
+            else {}
+        )
     if not as_json and not state:
         note_states(groups)
     if members:
         print_members(groups, verbose, as_json)
     elif state:
         print_states(groups, verbose, as_json)
+    elif window:
+        print_windows(windows, as_json)
     else:
         _print_offsets(groups, offsets, verbose, as_json)
 

@@ -42,6 +42,7 @@ CLIENTS: Final = (
             ("stele/admin/features.py", "FeatureAdmin"),
             ("stele/admin/transactions.py", "TransactionAdmin"),
             ("stele/admin/share_groups.py", "ShareGroupAdmin"),
+            ("stele/admin/share_windows.py", "ShareWindowAdmin"),
         ),
     ),
     Client(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -12,15 +13,17 @@ from broker.coordinator.group.share.group import SHARE_PROTOCOL
 from broker.coordinator.group.share.types import ShareDescribeAnswer
 from broker.coordinator.group.types import GroupType
 from broker.grpc.answers import check_count, why
-from broker.service import share_groups, share_offsets
+from broker.service import share_groups, share_offsets, share_windows
 from broker.service.context import BrokerContext
 from broker.service.groups import existing_partitions
+from broker.service.share_windows import WindowRequest
+from broker.sharing.window_description import DescribedRange
 from metadata.image import MetadataImage
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import groups_pb2 as pb
-from storage.turns import SLICE_STEPS, Slices
+from storage.turns import SLICE_STEPS, Slices, in_slices
 
 _ABSENT = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -45,6 +48,11 @@ def share_group_methods(
             pb.DeleteShareGroupOffsetsRequest,
             pb.DeleteShareGroupOffsetsResponse,
             offsets.delete,
+        ),
+        "DescribeShareWindow": (
+            pb.DescribeShareWindowRequest,
+            pb.DescribeShareWindowResponse,
+            partial(_describe_window, context),
         ),
     }
 
@@ -107,6 +115,66 @@ class _Offsets:
                 topic=topic, error=each.error, message=_why(each.error, each.message)
             )
         return response
+
+
+async def _describe_window(
+    context: BrokerContext, caller: Caller, request: pb.DescribeShareWindowRequest
+) -> pb.DescribeShareWindowResponse:
+    asked = WindowRequest(
+        request.group, request.topic, request.partition, request.from_offset, request.max_ranges
+    )
+    window, readers = share_windows.describe_window(context, caller, asked)
+    if window is None:
+        return pb.DescribeShareWindowResponse(
+            readers=readers, start_offset=-1, end_offset=-1, start_since_ms=-1, next_offset=-1
+        )
+    limits = window.limits
+    return pb.DescribeShareWindowResponse(
+        known=True,
+        readers=readers,
+        time_ms=window.time_ms,
+        start_offset=window.start_offset,
+        end_offset=window.end_offset,
+        start_since_ms=window.start_since_ms,
+        done_records=window.done_count,
+        acquired_records=window.acquired_count,
+        redelivered_records=window.redelivered_count,
+        max_record_locks=limits.partition_max_record_locks,
+        delivery_count_limit=limits.delivery_count_limit,
+        record_lock_duration_ms=limits.record_lock_duration_ms,
+        holders=[
+            pb.DescribeShareWindowResponse.Holder(
+                member_id=each.member_id,
+                records=each.record_count,
+                lock_until_ms=each.lock_until_ms,
+            )
+            for each in window.holders
+        ],
+        ranges=await in_slices(_range, window.ranges),
+        next_offset=window.next_offset,
+    )
+
+
+def _range(each: DescribedRange) -> pb.DescribeShareWindowResponse.Range:
+    vain = each.vain
+    return pb.DescribeShareWindowResponse.Range(
+        first_offset=each.first,
+        last_offset=each.last,
+        state=each.state.name.lower(),
+        delivery_count=each.delivery_count,
+        member_id=each.holder,
+        acquired_ms=each.acquired_ms,
+        lock_until_ms=each.lock_until_ms,
+        being_persisted=each.is_being_persisted,
+        last_vain_delivery=None
+        if vain is None
+        else pb.DescribeShareWindowResponse.VainDelivery(
+            end=vain.end.value,
+            member_id=vain.member,
+            ended_ms=vain.ended_ms,
+            last_offset=vain.last,
+        ),
+    )
 
 
 def _why(error: ErrorCode, message: str | None) -> str:

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Sequence
 from broker.share.acknowledgements import Run, check, runs_of
 from broker.share.values import (
     NO_DEADLINE,
+    NO_TIME,
     AcknowledgementBatch,
     AcknowledgeType,
     Acquired,
+    DeliveryEnd,
     Limits,
     ReadBatch,
     RecordState,
     StateBatch,
     StateWrite,
+    VainDelivery,
 )
 from broker.share.window import Range, Window
 from stele.errors import ApiError, ErrorCode
@@ -34,7 +37,13 @@ class SharePartition:
     leader better. README.md names the invariants.
     """
 
-    def __init__(self, start_offset: int, batches: Iterable[StateBatch], limits: Limits) -> None:
+    def __init__(
+        self,
+        start_offset: int,
+        batches: Iterable[StateBatch],
+        limits: Limits,
+        now_ms: int = 0,
+    ) -> None:
         """``batches``: the persisted state from ``start_offset`` on, in order."""
         self.limits = limits
         self._window = Window(start_offset)
@@ -42,7 +51,9 @@ class SharePartition:
             if batch.first > self._window.end_offset:
                 self._window.append(Range(self._window.end_offset, batch.first - 1))
             self._window.append(Range(*batch))
-        self._window.move_up()
+        self._holding: int | None = None  # the offset that holds back the start of the window
+        self._holding_since_ms = NO_TIME
+        self._move_up(now_ms)
         # No record before this offset can be acquired now. A search for one begins here.
         self._search_from = self._window.start_offset
         self._writes = 0
@@ -75,6 +86,12 @@ class SharePartition:
         """When ``advance`` has something to do next, or a little before; NO_DEADLINE: never."""
         heads = [heap[0][0] for heap in (self._locks, self._dues) if heap]
         return min(heads, default=NO_DEADLINE)
+
+    @property
+    def start_since_ms(self) -> int:
+        """Since when the record at ``start_offset`` is the first of the window; NO_TIME: no record
+        is in the window. The time before this leader is not known."""
+        return self._holding_since_ms
 
     def ranges(self) -> Iterable[Range]:
         """All records in the window, in their order, to be shown."""
@@ -130,9 +147,9 @@ class SharePartition:
         for each in taken:
             self._window.change(each, _ACQUIRED)
             each.count += 1
-            each.holder, each.lock_until_ms = member, lock_until_ms
+            each.holder, each.lock_until_ms, each.acquired_ms = member, lock_until_ms, now_ms
             heapq.heappush(self._locks, (lock_until_ms, each.first, each.last))
-        self._window.move_up()
+        self._move_up(now_ms)
         return [Acquired(each.first, each.last, each.count) for each in taken]
 
     def _note(self, first: int, last: int, state: RecordState) -> None:
@@ -257,9 +274,9 @@ class SharePartition:
         """A write is persisted."""
         for first, last, state, count in self._decisions.pop(number, ()):
             for each in self._decided(number, first, last):
-                self._settle(each, state, count, now_ms)
+                self._settle(each, state, count, now_ms, DeliveryEnd.RELEASED)
             self._window.join(first, last)
-        self._window.move_up()
+        self._move_up(now_ms)
 
     def failed(self, number: int, now_ms: int) -> StateWrite | None:
         """A write was refused or its outcome is unknown: the member has its records again, if their
@@ -272,7 +289,7 @@ class SharePartition:
                 if each.lock_until_ms <= now_ms
             ]
             self._window.join(first, last)
-        return self._settled(ended)
+        return self._settled(ended, now_ms)
 
     # ------------------------------------------------------------------------------ endings
 
@@ -293,11 +310,11 @@ class SharePartition:
                 is_over = each.state is _ACQUIRED and each.lock_until_ms <= now_ms
                 if is_over and each.write < 0:
                     ended.append(self._end_lock(each, now_ms))
-        return self._settled(ended)
+        return self._settled(ended, now_ms)
 
     def _end_lock(self, each: Range, now_ms: int) -> StateBatch:
         state = self._after_delivery(each.count)
-        self._settle(each, state, each.count, now_ms)
+        self._settle(each, state, each.count, now_ms, DeliveryEnd.LOCK_ENDED)
         return StateBatch(each.first, each.last, state, each.count)
 
     def end_session(self, member: str, now_ms: int) -> StateWrite | None:
@@ -306,16 +323,17 @@ class SharePartition:
         ended: list[StateBatch] = []
         for each in list(self._window):
             if each.holder == member and each.write < 0:
-                self._settle(each, _AVAILABLE, each.count - 1, now_ms, is_delayed=False)
+                count = each.count - 1
+                self._settle(each, _AVAILABLE, count, now_ms, DeliveryEnd.SESSION_ENDED)
                 ended.append(StateBatch(each.first, each.last, _AVAILABLE, each.count))
-        return self._settled(ended)
+        return self._settled(ended, now_ms)
 
-    def log_begins_at(self, offset: int) -> StateWrite | None:
+    def log_begins_at(self, offset: int, now_ms: int) -> StateWrite | None:
         """Retention or DeleteRecords took the records before ``offset``: they are done."""
         if offset <= self._window.start_offset:
             return None
         self._window.begin_at(offset)
-        self._window.move_up()
+        self._move_up(now_ms)
         return self.restate()
 
     def restate(self) -> StateWrite:
@@ -324,21 +342,32 @@ class SharePartition:
         self._writes += 1
         return StateWrite(number, self._window.start_offset, ())
 
-    def _settled(self, ended: list[StateBatch]) -> StateWrite | None:
+    def _settled(self, ended: list[StateBatch], now_ms: int) -> StateWrite | None:
         for first, last, _, _ in ended:
             self._window.join(first, last)
         write = self._write(ended, is_decision=False)
-        self._window.move_up()
+        self._move_up(now_ms)
         return write
 
+    def _move_up(self, now_ms: int) -> None:
+        window = self._window
+        window.move_up()
+        holding = window.start_offset if len(window) else None
+        if holding != self._holding:
+            self._holding = holding
+            self._holding_since_ms = NO_TIME if holding is None else now_ms
+
     def _settle(
-        self, each: Range, state: RecordState, count: int, now_ms: int, *, is_delayed: bool = True
+        self, each: Range, state: RecordState, count: int, now_ms: int, end: DeliveryEnd
     ) -> None:
         self._window.change(each, state)
+        is_vain = state is _AVAILABLE
+        each.vain = VainDelivery(end, each.holder, now_ms, each.last) if is_vain else None
         each.count = count
-        each.holder, each.lock_until_ms, each.due_ms = "", 0, 0
-        if state is not _AVAILABLE:
+        each.holder, each.acquired_ms, each.lock_until_ms, each.due_ms = "", 0, 0, 0
+        if not is_vain:
             return
+        is_delayed = end is not DeliveryEnd.SESSION_ENDED
         delay_ms = self.limits.backoff_after(count) if is_delayed else 0
         if delay_ms:
             each.due_ms = now_ms + delay_ms

@@ -30,6 +30,25 @@ class AcknowledgeType(enum.IntEnum):
     RENEW = 4
 
 
+class DeliveryEnd(enum.Enum):
+    """How a delivery ended in vain."""
+
+    RELEASED = "released"  # by the member
+    LOCK_ENDED = "lock_ended"
+    SESSION_ENDED = "session_ended"  # the member left, or its connection broke
+
+
+class VainDelivery(NamedTuple):
+    """The last delivery of a record that has ended."""
+
+    end: DeliveryEnd
+    member: str
+    ended_ms: int
+    last: int
+    """The last offset of the range for which this is known. Ranges become one although their last
+    deliveries differ, and then this is about the first of their records."""
+
+
 class AcknowledgementBatch(NamedTuple):
     """What a member says of the records from ``first`` to ``last``: one type for all of them, or
     one for each offset."""
@@ -96,3 +115,5 @@ class Limits(NamedTuple):
 
 
 NO_DEADLINE: Final = -1
+
+NO_TIME: Final = -1

@@ -5,13 +5,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from broker.share.values import RecordState
+from broker.share.values import RecordState, VainDelivery
 
 
 class Range:
     """Records from ``first`` to ``last`` with everything that they have in common."""
 
-    __slots__ = ("count", "due_ms", "first", "holder", "last", "lock_until_ms", "state", "write")
+    __slots__ = (
+        "acquired_ms",
+        "count",
+        "due_ms",
+        "first",
+        "holder",
+        "last",
+        "lock_until_ms",
+        "state",
+        "vain",
+        "write",
+    )
 
     def __init__(
         self, first: int, last: int, state: RecordState = RecordState.AVAILABLE, count: int = 0
@@ -21,9 +32,11 @@ class Range:
         self.state = state
         self.count = count  # deliveries so far
         self.holder = ""  # the member that has acquired them; "" unless they are acquired
+        self.acquired_ms = 0
         self.lock_until_ms = 0
         self.due_ms = 0  # they are not delivered before; 0 unless they are available
         self.write = -1  # the number of the write that decides them; -1: no write does
+        self.vain: VainDelivery | None = None  # None: there was none, or it is not known
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -32,9 +45,23 @@ class Range:
         """Begin at ``offset`` from now on. Returns the part before."""
         before = Range(self.first, offset - 1, self.state, self.count)
         before.holder, before.lock_until_ms = self.holder, self.lock_until_ms
+        before.acquired_ms = self.acquired_ms
         before.due_ms, before.write = self.due_ms, self.write
+        before.vain = self.vain
+        if self.vain is not None:
+            if self.vain.last < offset:
+                self.vain = None
+            else:
+                before.vain = self.vain._replace(last=offset - 1)
         self.first = offset
         return before
+
+    def take(self, after: Range) -> None:
+        """Become one with the range behind it, which continues it."""
+        known, more = self.vain, after.vain
+        if known is not None and more is not None and known.last == self.last:
+            self.vain = more if known[:3] == more[:3] else known
+        self.last = after.last
 
     def continues(self, before: Range) -> bool:
         """Whether it may become one with the range before it."""
@@ -42,11 +69,12 @@ class Range:
             return False
         if self.state.is_final:
             return True  # nobody asks any more how often they were delivered
-        return (self.count, self.due_ms, self.holder, self.lock_until_ms) == (
+        return (self.count, self.due_ms, self.holder, self.lock_until_ms, self.acquired_ms) == (
             before.count,
             before.due_ms,
             before.holder,
             before.lock_until_ms,
+            before.acquired_ms,
         )
 
 
@@ -112,7 +140,7 @@ class Window:
         while at < len(self._ranges) and self._ranges[at].first <= last + 1:
             before, each = self._ranges[at - 1], self._ranges[at]
             if each.continues(before):
-                before.last = each.last
+                before.take(each)
                 del self._ranges[at]
             else:
                 at += 1

@@ -36,6 +36,7 @@ from broker.share.machine import SharePartition
 from broker.share.values import NO_DEADLINE, AcknowledgementBatch, Acquired, ReadBatch, StateWrite
 from broker.sharing.measures import ShareMeasures
 from broker.sharing.settings import SharePartitionSettings
+from broker.sharing.window_description import DescribedWindow, describe_window
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.world import Clock
@@ -146,6 +147,13 @@ class LedSharePartition:
     def machine(self) -> SharePartition | None:
         """None while the state is loaded, and after the end. To be looked at only."""
         return self._machine
+
+    def describe(self, from_offset: int, most: int) -> DescribedWindow | None:
+        """At most so many ranges of its window; None while the state is loaded."""
+        if self._machine is None:
+            return None
+        time_ms = self._clock.time_ms()
+        return describe_window(self._machine, self._now_ms(), time_ms, from_offset, most)
 
     def fetch_offset(self) -> int | None:
         """From where a member's next records are to be read; None: there are none now."""
@@ -275,7 +283,7 @@ class LedSharePartition:
             self._accepted(await self._ask_to_write(start, 0, ()))
         self._persisted_start = start
         batches = [each for each in state.batches if each.last >= start]
-        return SharePartition(start, batches, self.settings.limits)
+        return SharePartition(start, batches, self.settings.limits, self._now_ms())
 
     def _accepted(self, answer: StateAnswer) -> ShareState | None:
         if answer.error is not ErrorCode.NONE:
@@ -407,7 +415,7 @@ class LedSharePartition:
     def _begin_where_the_log_does(self) -> None:
         machine = self._machine
         if machine is not None and machine.start_offset < self.log.start_offset:
-            write = machine.log_begins_at(self.log.start_offset)
+            write = machine.log_begins_at(self.log.start_offset, self._now_ms())
             if write is not None:
                 self._persist(write)
 

@@ -68,6 +68,13 @@ class ShareSessions:
         """Whether a member of the group has a session."""
         return self._of_group[group_id] > 0
 
+    def count_readers(self, group_id: str, partition: PartitionId) -> int:
+        """The members of the group that read the partition."""
+        return sum(
+            key.group_id == group_id and partition in session.partitions
+            for key, session in self._sessions.items()
+        )
+
     def open(self, key: SessionKey, owner: object) -> ShareSession:
         """A new session. It replaces one that the member has, whose records the member keeps: it
         may be about to acknowledge them. Raises ApiError SHARE_SESSION_LIMIT_REACHED."""

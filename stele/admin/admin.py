@@ -38,6 +38,7 @@ from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
 from stele.admin.share_groups import ShareGroupAdmin
+from stele.admin.share_windows import ShareWindowAdmin
 from stele.admin.transactions import TransactionAdmin
 from stele.admin.users import UserAdmin
 from stele.cluster.view import ClusterView
@@ -66,6 +67,7 @@ class Admin(
     ClientMetricsAdmin,
     ConnectionAdmin,
     ShareGroupAdmin,
+    ShareWindowAdmin,
 ):
     """Administrates a cluster over asyncio.
 

@@ -23,6 +23,7 @@ from stele.admin.metadata_log import MetadataLog
 from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
 from stele.admin.share_groups import ShareGroupOffset
+from stele.admin.share_windows import ShareWindow
 from stele.admin.transactions import (
     LONGEST_TRANSACTION_MS,
     HangingTransaction,
@@ -436,6 +437,30 @@ class Admin(AccessAdmin):
         Raises ApiError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Raises BulkError.
         """
         self._run(lambda: self._admin.delete_share_group_offsets(group, topics))
+
+    def describe_share_window(
+        self,
+        group: str,
+        partition: tuple[str, int],
+        *,
+        from_offset: int = 0,
+        max_ranges: int = 1000,
+    ) -> ShareWindow | None:
+        """What the leader of a partition knows of a share group's records: at most 1000 ranges,
+        from the one with ``from_offset`` on.
+
+        None: no member of the group reads the partition from its leader, so that nobody has a
+        record. Raises ApiError.
+
+        >>> window = admin.describe_share_window("mails", ("orders", 0))
+        >>> if window and window.ranges:
+        ...     print(window.ranges[0].first_offset, window.ranges[0].member_id)
+        """
+        return self._run(
+            lambda: self._admin.describe_share_window(
+                group, partition, from_offset=from_offset, max_ranges=max_ranges
+            )
+        )
 
     def list_transactions(
         self,

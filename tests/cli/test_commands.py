@@ -95,6 +95,7 @@ ARGUMENTS = {
     "quotas why": ["ann"],
     "clients": [],
     "explain client": ["c"],
+    "explain queue": ["g", "t-0"],
     "telemetry subscribe": ["m", "--metrics", "*"],
     "telemetry unsubscribe": ["m"],
     "telemetry list": [],

@@ -15,6 +15,7 @@ from stele.admin.coordinators import Coordinator
 from stele.admin.descriptions import PartitionDescription, TopicDescription
 from stele.admin.groups import DEAD, SHARE, GroupDescription, GroupListing, MemberDescription
 from stele.admin.share_groups import ShareGroupOffset
+from stele.admin.share_windows import ShareWindow, WindowHolder
 from stele.errors import ApiError, BulkError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
@@ -82,6 +83,17 @@ class FakeAdmin:
         if name == "blank":
             return {}
         return {T0: ShareGroupOffset(50, 3, 7), T1: ShareGroupOffset(None, None, None)}
+
+    def describe_share_window(
+        self, name: str, place: TopicPartition, *, max_ranges: int
+    ) -> ShareWindow | None:
+        if place == T1:
+            return None
+        holders = (WindowHolder("m-1", 3, 1_000), WindowHolder("m-2", 1, 2_000))
+        return ShareWindow(
+            *(1, 2, 500, 50, 60, 100, 4, 4, 2, 2000, 5, 30_000),
+            *(holders if name == "live" else (), (), None),
+        )
 
     def alter_share_group_offsets(self, name: str, offsets: Mapping[Any, int]) -> None:
         self.altered.append((name, offsets))
@@ -160,6 +172,25 @@ def test_offsets_members_and_states_are_described(admin: FakeAdmin, capsys: Capt
     assert "there is no share group 'liv'. Did you mean 'live'?" in err
     run(capsys, "describe", code=main.EXIT_USAGE)
     run(capsys, "describe", "live", "--members", "--state", code=main.EXIT_USAGE)
+
+
+def test_windows_are_described_with_their_holders(admin: FakeAdmin, capsys: Capture) -> None:
+    out, _ = run(capsys, "describe", "live", "idle", "--window")
+    since = ["1970-01-01", "00:00:00.100"]
+    numbers = ["50", *since, "10", "2000", "4", "2"]
+    _, *found = rows(out)
+    assert found == [
+        ["live", "orders", "0", *numbers, "m-1", "3", "1970-01-01", "00:00:01.000"],
+        ["live", "orders", "0", *numbers, "m-2", "1", "1970-01-01", "00:00:02.000"],
+        ["live", "orders", "1", *["-"] * 9],
+        ["idle", "orders", "0", *numbers, "-", "0", "-"],
+        ["idle", "orders", "1", *["-"] * 9],
+    ]
+    out, _ = run(capsys, "describe", "live", "--window", "--json")
+    first, second = json.loads(out)
+    assert (first["topic"], first["partition"], second["window"]) == ("orders", 0, None)
+    assert first["window"]["holders"][1]["member_id"] == "m-2"
+    run(capsys, "describe", "live", "--members", "--window", code=main.EXIT_USAGE)
 
 
 def test_a_reset_is_shown_and_carried_out_if_told(admin: FakeAdmin, capsys: Capture) -> None:

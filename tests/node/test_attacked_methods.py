@@ -149,6 +149,7 @@ ANSWERS: Final = {
     "Groups/DescribeShareGroupOffsets": (_GROUP, _ABSENT),
     "Groups/AlterShareGroupOffsets": (_GROUP, _ABSENT),
     "Groups/DeleteShareGroupOffsets": (_GROUP, _ABSENT),
+    "Groups/DescribeShareWindow": (_GROUP, _ABSENT),
     "Log/Publish": (_TOPIC, _ABSENT),
     "Log/CreatePublisher": (_DENIED_CLUSTER, _ABSENT),
     "Log/FindPartitions": (_DENIED_TOPIC, _ABSENT),

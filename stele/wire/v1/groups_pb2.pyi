@@ -387,3 +387,96 @@ class DeleteShareGroupOffsetsResponse(_message.Message):
     message: str
     topics: _containers.RepeatedCompositeFieldContainer[DeleteShareGroupOffsetsResponse.Topic]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[DeleteShareGroupOffsetsResponse.Topic, _Mapping]]] = ...) -> None: ...
+
+class DescribeShareWindowRequest(_message.Message):
+    __slots__ = ("group", "topic", "partition", "from_offset", "max_ranges")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_RANGES_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    partition: int
+    from_offset: int
+    max_ranges: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., from_offset: _Optional[int] = ..., max_ranges: _Optional[int] = ...) -> None: ...
+
+class DescribeShareWindowResponse(_message.Message):
+    __slots__ = ("error", "message", "known", "readers", "time_ms", "start_offset", "end_offset", "start_since_ms", "done_records", "acquired_records", "redelivered_records", "max_record_locks", "delivery_count_limit", "record_lock_duration_ms", "holders", "ranges", "next_offset")
+    class Holder(_message.Message):
+        __slots__ = ("member_id", "records", "lock_until_ms")
+        MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+        RECORDS_FIELD_NUMBER: _ClassVar[int]
+        LOCK_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+        member_id: str
+        records: int
+        lock_until_ms: int
+        def __init__(self, member_id: _Optional[str] = ..., records: _Optional[int] = ..., lock_until_ms: _Optional[int] = ...) -> None: ...
+    class VainDelivery(_message.Message):
+        __slots__ = ("end", "member_id", "ended_ms", "last_offset")
+        END_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+        ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+        LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        end: str
+        member_id: str
+        ended_ms: int
+        last_offset: int
+        def __init__(self, end: _Optional[str] = ..., member_id: _Optional[str] = ..., ended_ms: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
+    class Range(_message.Message):
+        __slots__ = ("first_offset", "last_offset", "state", "delivery_count", "member_id", "acquired_ms", "lock_until_ms", "being_persisted", "last_vain_delivery")
+        FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+        ACQUIRED_MS_FIELD_NUMBER: _ClassVar[int]
+        LOCK_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+        BEING_PERSISTED_FIELD_NUMBER: _ClassVar[int]
+        LAST_VAIN_DELIVERY_FIELD_NUMBER: _ClassVar[int]
+        first_offset: int
+        last_offset: int
+        state: str
+        delivery_count: int
+        member_id: str
+        acquired_ms: int
+        lock_until_ms: int
+        being_persisted: bool
+        last_vain_delivery: DescribeShareWindowResponse.VainDelivery
+        def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., member_id: _Optional[str] = ..., acquired_ms: _Optional[int] = ..., lock_until_ms: _Optional[int] = ..., being_persisted: _Optional[bool] = ..., last_vain_delivery: _Optional[_Union[DescribeShareWindowResponse.VainDelivery, _Mapping]] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    START_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    DONE_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    ACQUIRED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECORD_LOCKS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    known: bool
+    readers: int
+    time_ms: int
+    start_offset: int
+    end_offset: int
+    start_since_ms: int
+    done_records: int
+    acquired_records: int
+    redelivered_records: int
+    max_record_locks: int
+    delivery_count_limit: int
+    record_lock_duration_ms: int
+    holders: _containers.RepeatedCompositeFieldContainer[DescribeShareWindowResponse.Holder]
+    ranges: _containers.RepeatedCompositeFieldContainer[DescribeShareWindowResponse.Range]
+    next_offset: int
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., known: _Optional[bool] = ..., readers: _Optional[int] = ..., time_ms: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., start_since_ms: _Optional[int] = ..., done_records: _Optional[int] = ..., acquired_records: _Optional[int] = ..., redelivered_records: _Optional[int] = ..., max_record_locks: _Optional[int] = ..., delivery_count_limit: _Optional[int] = ..., record_lock_duration_ms: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[DescribeShareWindowResponse.Holder, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[DescribeShareWindowResponse.Range, _Mapping]]] = ..., next_offset: _Optional[int] = ...) -> None: ...

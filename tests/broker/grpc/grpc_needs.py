@@ -244,6 +244,11 @@ _GROUPS: Final = (
         groups.DeleteShareGroupOffsetsRequest(group="g", topics=["there"]),
         _of((O.DELETE, G), (O.READ, THERE)), G30,
     ),
+    _groups(
+        "DescribeShareWindow",
+        groups.DescribeShareWindowRequest(group="g", topic="there"),
+        _of((O.DESCRIBE, G), (O.DESCRIBE, THERE)), G30,
+    ),
 )  # fmt: skip
 
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from broker.share.machine import SharePartition
 from broker.share.values import (
+    NO_TIME,
     AcknowledgementBatch,
     AcknowledgeType,
+    DeliveryEnd,
     Limits,
     ReadBatch,
     RecordState,
@@ -44,6 +46,8 @@ class Record:
     lock_until_ms: int = 0
     due_ms: int = 0
     write: int = -1
+    acquired_ms: int = field(default=0, compare=False)
+    vain: tuple[DeliveryEnd, str, int] | None = field(default=None, compare=False)
 
     @property
     def is_deliverable(self) -> bool:
@@ -105,9 +109,11 @@ class Twin:
 
     def end_delivery(self, record: Record, now_ms: int) -> None:
         is_last = record.count >= self.limits.delivery_count_limit
-        self.settle(record, ARCHIVED if is_last else AVAILABLE, now_ms)
+        state = ARCHIVED if is_last else AVAILABLE
+        self.settle(record, state, now_ms, DeliveryEnd.LOCK_ENDED)
 
-    def settle(self, record: Record, state: RecordState, now_ms: int) -> None:
+    def settle(self, record: Record, state: RecordState, now_ms: int, end: DeliveryEnd) -> None:
+        record.vain = (end, record.holder, now_ms)
         record.state, record.holder, record.lock_until_ms, record.write = state, "", 0, -1
         record.due_ms = 0
         if state is AVAILABLE and self.limits.backoff_ms:
@@ -134,6 +140,8 @@ class Pair:
         self.now_ms = 1
         self.open_writes: list[int] = []
         self.acknowledged: set[int] = set()
+        self.first: int | None = None  # of the window, and since when
+        self.first_since_ms = NO_TIME
 
     def check(self) -> None:
         machine, twin = self.machine, self.twin
@@ -167,6 +175,24 @@ class Pair:
         waits += [r.due_ms for r in twin.records.values() if r.state is AVAILABLE and r.due_ms]
         if waits:
             assert 0 <= machine.next_deadline_ms <= min(waits)
+        self.check_history()
+
+    def check_history(self) -> None:
+        """What is shown to administrators: since when, and how the last delivery ended."""
+        machine, twin = self.machine, self.twin
+        first = twin.start if twin.records else None
+        if first != self.first:
+            self.first, self.first_since_ms = first, NO_TIME if first is None else self.now_ms
+        assert machine.start_since_ms == self.first_since_ms
+        for each in machine.ranges():
+            if each.state.is_final:
+                continue
+            for offset in range(each.first, each.last + 1):
+                record = twin.records[offset]
+                if each.holder:
+                    assert each.acquired_ms == record.acquired_ms
+                if each.vain is not None and offset <= each.vain.last:
+                    assert each.vain[:3] == record.vain
 
     # ------------------------------------------------------------------------------ steps
 
@@ -199,6 +225,7 @@ class Pair:
                 assert record.is_deliverable
                 record.state, record.count, record.holder = ACQUIRED, record.count + 1, member
                 record.lock_until_ms = self.now_ms + limits.record_lock_duration_ms
+                record.acquired_ms = self.now_ms
                 assert record.count == each.delivery_count
         twin.move_up()
 
@@ -309,7 +336,7 @@ class Pair:
                 continue
             record.write = -1
             if is_persisted:
-                self.twin.settle(record, state, self.now_ms)
+                self.twin.settle(record, state, self.now_ms, DeliveryEnd.RELEASED)
                 if state is ACKNOWLEDGED:
                     self.acknowledged.add(offset)
             elif record.lock_until_ms <= self.now_ms:
@@ -326,6 +353,7 @@ class Pair:
         ended: dict[int, tuple[RecordState, int]] = {}
         for offset, record in self.twin.records.items():
             if record.state is ACQUIRED and record.holder == member and record.write < 0:
+                record.vain = (DeliveryEnd.SESSION_ENDED, member, self.now_ms)
                 record.state, record.holder, record.lock_until_ms = AVAILABLE, "", 0
                 record.count -= 1
                 ended[offset] = (AVAILABLE, record.count)
@@ -333,7 +361,7 @@ class Pair:
 
     def log_begins_at(self, more: int) -> None:
         offset = self.twin.start + more
-        write = self.machine.log_begins_at(offset)
+        write = self.machine.log_begins_at(offset, self.now_ms)
         assert (write is not None) == (more > 0)
         if more <= 0:
             return

@@ -8,12 +8,15 @@ from broker.share.acknowledgements import runs_of
 from broker.share.machine import SharePartition
 from broker.share.values import (
     NO_DEADLINE,
+    NO_TIME,
     AcknowledgementBatch,
     AcknowledgeType,
+    DeliveryEnd,
     Limits,
     ReadBatch,
     RecordState,
     StateBatch,
+    VainDelivery,
 )
 from stele.errors import ApiError, ErrorCode
 
@@ -227,7 +230,7 @@ def test_each_write_has_a_number_of_its_own() -> None:
     partition = filled(4)
     writes = [
         partition.acknowledge("m1", [AcknowledgementBatch(0, 0, [AcknowledgeType.ACCEPT])], 1),
-        partition.log_begins_at(2),
+        partition.log_begins_at(2, 1),
         partition.end_session("m1", 1),
     ]
     assert [each.number for each in writes if each is not None] == [0, 1, 2]
@@ -312,3 +315,48 @@ def test_runs_of_one_type_begin_at_the_start_offset(
     ]
     found = [(each.first, each.last, each.type.name) for each in runs_of(batches, start_offset)]
     assert found == runs
+
+
+def test_the_end_of_a_records_last_delivery_is_known_while_others_join_its_range() -> None:
+    partition = filled(3)
+    for offset, at_ms in ((1, 5), (0, 7), (2, 7)):
+        write = partition.acknowledge("m1", told(offset, offset, AcknowledgeType.RELEASE), at_ms)
+        assert write is not None
+        partition.written(write.number, at_ms)
+    (all_of_them,) = partition.ranges()
+    assert all_of_them.vain == VainDelivery(DeliveryEnd.RELEASED, "m1", 7, 0)
+    # The first record is done. How the delivery of the second one ended is not known any more.
+    partition.acquire("m2", 0, [ReadBatch(0, 2)], 3, 8)
+    write = partition.acknowledge("m2", told(0, 0, AcknowledgeType.ACCEPT), 9)
+    assert write is not None
+    partition.written(write.number, 9)
+    (left,) = partition.ranges()
+    assert (left.first, left.vain, left.acquired_ms) == (1, None, 8)
+
+
+def test_a_part_of_a_range_knows_how_its_last_delivery_ended() -> None:
+    partition = filled(4)
+    partition.advance(100)
+    partition.acquire("m2", 0, [ReadBatch(0, 3)], 2, 110, is_strict=True)
+    held, free = partition.ranges()
+    assert held.vain == VainDelivery(DeliveryEnd.LOCK_ENDED, "m1", 100, 1)
+    assert free.vain == VainDelivery(DeliveryEnd.LOCK_ENDED, "m1", 100, 3)
+    partition.end_session("m2", 120)
+    (joined,) = partition.ranges()
+    assert joined.vain == VainDelivery(DeliveryEnd.SESSION_ENDED, "m2", 120, 1)
+
+
+def test_the_window_knows_since_when_its_first_record_is_the_first() -> None:
+    partition = SharePartition(0, (), AT_ONCE)
+    assert partition.start_since_ms == NO_TIME
+    partition.acquire("m1", 0, [ReadBatch(0, 3)], 4, 10)
+    partition.acquire("m1", 4, [ReadBatch(4, 4)], 1, 15)
+    assert partition.start_since_ms == 10
+    write = partition.acknowledge("m1", told(0, 1, AcknowledgeType.ACCEPT), 20)
+    assert write is not None
+    partition.written(write.number, 30)
+    assert partition.start_since_ms == 30
+    partition.log_begins_at(9, 40)
+    assert partition.start_since_ms == NO_TIME
+    loaded = SharePartition(0, [StateBatch(0, 0, AVAILABLE, 1)], AT_ONCE, 50)
+    assert loaded.start_since_ms == 50

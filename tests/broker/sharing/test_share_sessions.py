@@ -110,3 +110,12 @@ def test_partitions_come_and_go_and_each_is_the_first_in_turn() -> None:
         assert sorted(session.in_turn()) == [P[0], P[2], P[3]]
         firsts.append(session.in_turn()[0])
     assert sorted(firsts) == [P[0], P[2], P[3]]
+
+
+def test_the_readers_of_a_partition_are_counted() -> None:
+    bench = Bench()
+    for key, partitions in ((M, P[:2]), (N, P[1:]), (SessionKey("h", "m"), P)):
+        bench.sessions.open(key, "a").change(partitions, ())
+    assert [bench.sessions.count_readers("g", each) for each in P] == [1, 2, 1, 1]
+    bench.sessions.forget("a")
+    assert bench.sessions.count_readers("g", P[1]) == 0

@@ -10,6 +10,7 @@ from stele.admin.groups import SHARE
 from stele.admin.share_groups import ShareGroupOffset
 from stele.errors import ApiError, BulkError, ErrorCode
 from stele.ids import TopicPartition
+from stele.records import AcknowledgeType, ShareRecord
 from tests.support.consumer_groups import GROUP, Clients, with_clients
 
 ALONE = {
@@ -98,3 +99,46 @@ async def test_members_are_shown_and_keep_the_offsets_as_they_are(clients: Clien
         ):
             with pytest.raises(ApiError, match="there is no share group h"):
                 await missing
+
+
+@with_clients(**ALONE)
+async def test_the_window_of_a_partition_is_described_by_its_leader(clients: Clients) -> None:
+    await clients.create("t", 1)
+    async with (
+        clients.admin() as admin,
+        clients.share_consumer(
+            share_acknowledgement_mode="explicit", share_acquire_mode="record_limit"
+        ) as consumer,
+    ):
+        await admin.alter_configs(
+            {ConfigResource.group(GROUP): {"share.auto.offset.reset": "earliest"}}
+        )
+        await clients.fill(4, partitions=1)
+        assert await admin.describe_share_window(GROUP, T0) is None
+        consumer.subscribe(["t"])
+        records: list[ShareRecord] = []
+        while len(records) < 4:
+            records += await consumer.poll(timeout_ms=500)
+        consumer.acknowledge(records[1])
+        consumer.acknowledge(records[2], AcknowledgeType.RELEASE)
+        await consumer.commit()
+        window = await admin.describe_share_window(GROUP, T0)
+        assert window is not None
+        (member,) = (await admin.describe_groups([GROUP]))[0].members
+        (holder,) = window.holders
+        assert (holder.member_id, holder.records, window.readers) == (member.member_id, 2, 1)
+        assert (window.start_offset, window.size, window.is_full) == (0, 4, False)
+        first, done, released, last = window.ranges
+        assert [each.state for each in window.ranges] == [
+            *("acquired", "acknowledged", "available", "acquired"),
+        ]
+        assert first.member_id == last.member_id == member.member_id
+        assert first.last_vain_delivery is None
+        assert released.last_vain_delivery is not None
+        assert released.last_vain_delivery.end == "released"
+        assert done.delivery_count == 1
+        page = await admin.describe_share_window(GROUP, T0, from_offset=1, max_ranges=1)
+        assert page is not None
+        assert (page.ranges, page.next_offset, window.next_offset) == ((done,), 2, None)
+        with pytest.raises(ApiError, match="there is no partition t-1"):
+            await admin.describe_share_window(GROUP, T1)
