@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.kafka.turn_order import DEBT_MAX_S, QUANTUM_S, TurnOrder
@@ -122,43 +122,61 @@ def test_each_waiting_item_gets_one_turn_and_those_of_a_client_keep_their_order(
             assert all(each in order for each in queue)
 
 
+FEW = [(user, client, number) for user in "ab" for client in "xy" for number in range(3)]
+A0, A1, B0, B1 = ((user, "x", number) for user in "ab" for number in range(2))
+changes = st.lists(st.tuples(st.booleans(), st.sampled_from(FEW)), max_size=3)
+small_costs = st.floats(min_value=QUANTUM_S / 5, max_value=1.5 * QUANTUM_S)
+
+
 @given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("wait"), st.sampled_from(ITEMS)),
-            st.tuples(st.just("leave"), st.sampled_from(ITEMS)),
-            st.tuples(st.just("next"), costs),
-            st.tuples(st.just("next and wait"), costs),
-        ),
-        max_size=80,
-    )
+    st.sets(st.sampled_from(FEW)),
+    st.lists(st.tuples(changes, st.booleans(), changes, small_costs), max_size=30),
+)
+@example(
+    {A0},  # another comes and leaves during the only turn
+    [([], False, [(True, B0), (False, B0)], QUANTUM_S), ([(True, B0)], False, [], QUANTUM_S)],
+)
+@example(
+    {A0, B0, B1},  # the user that came last is served, forgotten, and comes again
+    [
+        ([(True, A1)], False, [], QUANTUM_S / 5),
+        *[([], False, [], QUANTUM_S / 5)] * 2,
+        ([(True, A0)], False, [], QUANTUM_S / 5),
+    ],
 )
 def test_the_order_is_that_of_a_twin_that_looks_for_each_item_anew(
-    steps: list[tuple[str, Any]],
+    first: set[Item],
+    turns: list[tuple[list[tuple[bool, Item]], bool, list[tuple[bool, Item]], float]],
 ) -> None:
     order: TurnOrder[Item] = TurnOrder()
     twin = Twin()
-    for what, given_ in steps:
-        if what.startswith("next"):
-            if len(order):
-                served = order.next()
-                assert served == twin.next()
-                if what == "next and wait":
-                    wait(order, served)
-                    twin.wait(served)
-                order.spent(given_)
-                twin.spent(given_)
-        elif what == "leave":
-            order.leave(given_)
-            twin.leave(given_)
-        elif given_ not in order:
-            wait(order, given_)
-            twin.wait(given_)
-        assert len(order) == twin.waiting()
+
+    def change(changed: Iterable[tuple[bool, Item]]) -> None:
+        for waits, item in changed:
+            if not waits:
+                order.leave(item)
+                twin.leave(item)
+            elif item not in order:
+                wait(order, item)
+                twin.wait(item)
+            assert len(order) == twin.waiting()
+
+    def turn(waits_again: bool, during: list[tuple[bool, Item]], cost_s: float) -> None:
+        if not len(order):
+            return
+        served = order.next()
+        assert served == twin.next()
+        change([*during, *([(True, served)] if waits_again else [])])
+        order.spent(cost_s)
+        twin.spent(cost_s)
+
+    change((True, item) for item in sorted(first))
+    for before, waits_again, during, cost_s in turns:
+        change(before)
+        turn(waits_again, during, cost_s)
+    change((True, item) for item in FEW)
     while len(order):
-        assert order.next() == twin.next()
-        order.spent(QUANTUM_S / 3)
-        twin.spent(QUANTUM_S / 3)
+        turn(False, [], QUANTUM_S / 3)
 
 
 @given(
