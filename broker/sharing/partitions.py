@@ -93,11 +93,17 @@ class SharePartitions:
         self._led.setdefault(partition, {})[group_id] = made
         return made
 
+    def of_group(self, group_id: str) -> list[LedSharePartition]:
+        """Those of a group that this broker leads still."""
+        found = (
+            self.find(group_id, each) for each, of in list(self._led.items()) if group_id in of
+        )
+        return [led for led in found if led is not None]
+
     def retire(self, group_id: str) -> None:
         """No member of the group reads from this broker any more."""
-        for led in self:
-            if led.key.group_id == group_id:
-                led.retire()
+        for led in self.of_group(group_id):
+            led.retire()
 
     def _settings(self, group_id: str) -> SharePartitionSettings:
         return SharePartitionSettings.of(self._image(), group_id, self._config.raw)

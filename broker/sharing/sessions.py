@@ -64,6 +64,9 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __contains__(self, key: SessionKey) -> bool:
+        return key in self._sessions
+
     def has_group(self, group_id: str) -> bool:
         """Whether a member of the group has a session."""
         return self._of_group[group_id] > 0

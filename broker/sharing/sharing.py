@@ -62,13 +62,12 @@ class Sharing:
         self.partitions.apply(delta, image)
 
     def _release(self, session: ShareSession) -> None:
-        """A session has ended: its member has no records any more. After the last session of a
-        group, the states of its share partitions may be set anew, so the next one loads them."""
+        """A session has ended: its member has no records any more, of partitions that it has
+        forgotten neither. After the last session of a group, the states of its share partitions may
+        be set anew, so the next one loads them."""
         group_id, member_id = session.key
-        for each in session.partitions:
-            led = self.partitions.find(group_id, each)
-            if led is not None:
-                led.end_session(member_id)
+        for led in self.partitions.of_group(group_id):
+            led.end_session(member_id)
         if not self.sessions.has_group(group_id):
             self.partitions.retire(group_id)
 

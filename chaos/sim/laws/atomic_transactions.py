@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -141,6 +141,12 @@ class TransactionsAreAtomic(Law):
                 if missing:
                     self._report(each, f"{missing} of {len(each.written)} are missing")
         return committed
+
+    def committed(self) -> Iterator[tuple[bytes, tuple[PartitionName, int]]]:
+        """The values of committed transactions whose writing was acknowledged, and their places."""
+        for each in self._transactions.values():
+            if each.fate is Fate.COMMITTED:
+                yield from each.written.items()
 
     def _of(self, value: bytes) -> Transaction | None:
         return self._transactions.get(value.decode().partition(" ")[0])

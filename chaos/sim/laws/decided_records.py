@@ -47,9 +47,7 @@ class DecidedRecordsStayDecided(Law):
 
     def decided(self, name: RecordName, now_s: float) -> None:
         """The answer says that such a decision is persisted, or was needless."""
-        history = self.records.of(name)
-        if history.decided_s is None:
-            history.decided_s = now_s
+        self.records.decided(name, now_s)
 
     def _report(self, name: RecordName, what: str) -> None:
         self._scene.report(f"share group {name.group_id}, {name.place} at {name.offset}: {what}")

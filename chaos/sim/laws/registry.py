@@ -77,8 +77,13 @@ from chaos.sim.laws.room import LeadersHaveRoom
 from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.share_coordinator_logs import ShareCoordinatorsReplayTheirLogs
+from chaos.sim.laws.share_counts import DeliveriesAreCounted
 from chaos.sim.laws.share_holders import SharedRecordsHaveOneHolder
+from chaos.sim.laws.share_lags import LagsCountWhatIsLeft
 from chaos.sim.laws.share_members import ShareMembersKeepTheirEpochs
+from chaos.sim.laws.share_sessions import HoldersHaveSessions
+from chaos.sim.laws.share_successions import ShareLeadersGoOn
+from chaos.sim.laws.share_targets import SharePartitionsAreSpread
 from chaos.sim.laws.share_windows import StartOffsetsPassDoneRecords
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
@@ -159,10 +164,15 @@ LAWS: Final[tuple[type[Law], ...]] = (
     MembersReconcile,
     # Share groups.
     DecidedRecordsStayDecided,
+    DeliveriesAreCounted,
     SharedRecordsHaveOneHolder,
+    HoldersHaveSessions,
     StartOffsetsPassDoneRecords,
     ShareCoordinatorsReplayTheirLogs,
+    ShareLeadersGoOn,
+    LagsCountWhatIsLeft,
     ShareMembersKeepTheirEpochs,
+    SharePartitionsAreSpread,
     # Transactions.
     TransactionsAreAtomic,
     FencedProducersWriteNothing,

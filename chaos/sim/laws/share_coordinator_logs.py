@@ -28,7 +28,8 @@ class ShareCoordinatorsReplayTheirLogs(Law):
 
     def __init__(self) -> None:
         self._compared: dict[str, int] = {}  # the end of each log at the last comparison
-        self._committed: dict[StateKey, ShareState] = {}
+        self.committed: dict[StateKey, ShareState] = {}
+        """The newest committed state of each share partition that was compared."""
 
     @classmethod
     def of(cls, scene: object) -> Self:
@@ -65,8 +66,8 @@ class ShareCoordinatorsReplayTheirLogs(Law):
                 self._check_progress(name, state, report)
 
     def _check_progress(self, key: StateKey, state: ShareState, report: Report) -> None:
-        before = self._committed.get(key)
-        self._committed[key] = state
+        before = self.committed.get(key)
+        self.committed[key] = state
         if before is None or state.state_epoch > before.state_epoch:
             return
         self.looked += 1

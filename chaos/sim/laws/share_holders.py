@@ -36,6 +36,7 @@ class Hold:
     tenure: Tenure | None  # when the fetch was sent; None: the broker did not lead
     lock_s: float  # how long a lock lasts
     until_s: float  # the lock ends then or later
+    count: int = 1  # the deliveries of the record, this one included
     is_certain: bool = field(default=True)
     """Nothing has happened that the member does not know the outcome of. It has not said anything
     about the record either."""
@@ -94,16 +95,7 @@ class SharedRecordsHaveOneHolder(Law):
         """
         if not holds or error not in (ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE):
             return
-        tenure = self.tenure(broker_id, holds[0].name.place)
-        certain = [
-            each
-            for each in holds
-            if each.is_certain
-            and each.session == session
-            and each.tenure is not None
-            and each.tenure == tenure
-            and now_s < each.until_s
-        ]
+        certain = self.certain(holds, session, broker_id, now_s)
         self.looked += len(certain)
         for each in certain:
             self._check_others(each, sent_s)
@@ -114,6 +106,21 @@ class SharedRecordsHaveOneHolder(Law):
                 f"{first.told.member} has it until {first.until_s:.6f}, and its acknowledgement "
                 f"is refused at {now_s:.6f}",
             )
+
+    def certain(
+        self, holds: Sequence[Hold], session: int, broker_id: int, now_s: float
+    ) -> list[Hold]:
+        """Those that the member certainly had until now, or until the request of this session
+        arrived that is answered now."""
+        return [
+            each
+            for each in holds
+            if each.is_certain
+            and each.session == session
+            and each.tenure is not None
+            and each.tenure == self.tenure(broker_id, each.name.place)
+            and now_s < each.until_s
+        ]
 
     def _check_others(self, hold: Hold, sent_s: float) -> None:
         """Nobody else may have got it between the delivery and the acknowledgement."""

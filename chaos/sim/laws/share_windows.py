@@ -26,7 +26,7 @@ class StartOffsetsPassDoneRecords(Law):
     A window has no hole, begins with a record that is not done, is no longer than
     share.partition.max.record.locks, and its acquired records have a holder and a lock.
 
-    The topics of the watched groups have a record at each offset.
+    Where a topic has offsets without a record, only the windows are judged.
     """
 
     name = "a share partition's start offset passes only records that are done"
@@ -112,6 +112,8 @@ class StartOffsetsPassDoneRecords(Law):
         report: Report,
     ) -> None:
         group_id, topic_id, number = key
+        if group_id in self._records.have_gaps:
+            return
         image = self._scene.metadata.newest
         topic = None if image is None else image.topic_by_id(topic_id)
         if topic is None:

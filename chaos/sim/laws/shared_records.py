@@ -36,6 +36,10 @@ class RecordHistory:
     deliveries: list[Told] = field(default_factory=list)
     is_decided: bool = False  # a member has sent ACCEPT or REJECT, whatever the answer
     decided_s: float | None = None  # the first answer that such a decision is persisted
+    given_back: int = 0  # deliveries that do not count, since a session ended with them
+    spoke: set[str] = field(default_factory=set)  # members that have said anything of it
+    released_s: float = 0.0  # the last answer that a release is persisted
+    released_count: int = 0  # the highest delivery count of a release that is persisted
 
 
 class SharedRecords:
@@ -46,11 +50,26 @@ class SharedRecords:
         # Fetches without an answer. Each may have delivered any record of its partition.
         self._lost: dict[tuple[str, PartitionName], list[float]] = {}
         self._asking: dict[tuple[str, PartitionName], int] = {}
+        self._decided: dict[tuple[str, PartitionName], int] = {}
         self.delivery_limits: dict[str, int] = {}
         """By group. Other groups are not watched."""
+        self.have_gaps: set[str] = set()
+        """The groups whose topics have no record at some offsets."""
 
     def of(self, name: RecordName) -> RecordHistory:
         return self._records.setdefault(name, RecordHistory())
+
+    def decided_count(self, group_id: str, place: PartitionName) -> int:
+        """The records of a partition whose decision was answered."""
+        return self._decided.get((group_id, place), 0)
+
+    def decided(self, name: RecordName, now_s: float) -> None:
+        """The answer says that a decision is persisted, or was needless."""
+        history = self.of(name)
+        if history.decided_s is None:
+            history.decided_s = now_s
+            key = name.group_id, name.place
+            self._decided[key] = self._decided.get(key, 0) + 1
 
     def asking(self, group_id: str, place: PartitionName) -> None:
         """A fetch is sent. ``answered`` or ``lost`` follows."""
@@ -71,8 +90,14 @@ class SharedRecords:
         history = self.of(name)
         if history.is_decided:
             return True
+        return self.most_deliveries(name) >= self.delivery_limits[name.group_id]
+
+    def most_deliveries(self, name: RecordName) -> int:
+        """How often a record may have been delivered by now. What was given back with the end of a
+        session does not count."""
+        history = self.of(name)
         key = name.group_id, name.place
         lost = self._lost.get(key, [])
         since_s = 0.0 if history.born_s is None else history.born_s - ON_THE_WAY_S
         unknown = len(lost) - bisect_left(lost, since_s) + self._asking.get(key, 0)
-        return len(history.deliveries) + unknown >= self.delivery_limits[name.group_id]
+        return len(history.deliveries) - history.given_back + unknown

@@ -27,6 +27,7 @@ from stele.wire.kafka.messages import (
     share_group_heartbeat,
     sync_group,
 )
+from stele.wire.kafka.messages import describe_share_group_offsets as share_offsets
 
 NO_MEMBER: Final = ""
 _PROTOCOL: Final = "consumer"
@@ -168,6 +169,26 @@ class GroupClient:
         )
         self._heard(answer.error_code)
         return answer
+
+    async def share_offsets(
+        self, topic: str, partitions: int
+    ) -> dict[PartitionName, tuple[int, int]]:
+        """The start offset and the lag of each share partition that has no error. Raises ApiError
+        also if the coordinator refuses."""
+        asked = share_offsets.DescribeShareGroupOffsetsRequestTopic(topic, list(range(partitions)))
+        described = share_offsets.DescribeShareGroupOffsetsRequestGroup(self.group_id, [asked])
+        request = share_offsets.DescribeShareGroupOffsetsRequest([described])
+        answer = await self._ask(share_offsets.API, request)
+        (group,) = answer.groups
+        error = self._heard(group.error_code)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        return {
+            (each.topic_name, part.partition_index): (part.start_offset, part.lag)
+            for each in group.topics
+            for part in each.partitions
+            if part.error_code == ErrorCode.NONE
+        }
 
     # ------------------------------------------------------------------------- offsets
 

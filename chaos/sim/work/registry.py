@@ -8,6 +8,8 @@ from typing import Final
 from chaos.sim.work.access import AccessWork
 from chaos.sim.work.administration import Administrators
 from chaos.sim.work.any_replica import AnyReplicaReaders
+from chaos.sim.work.audits import AuditWork
+from chaos.sim.work.backlog import BacklogWork
 from chaos.sim.work.compacted import CompactedWork
 from chaos.sim.work.consumers import Consumers
 from chaos.sim.work.crowds import Crowds
@@ -58,6 +60,8 @@ WORKS: Final[tuple[type[Work], ...]] = (
     Rush,
     Usurpers,
     ShareWork,
+    AuditWork,
+    BacklogWork,
 )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
+from chaos.sim.laws.share_counts import DeliveriesAreCounted
 from chaos.sim.laws.share_holders import Hold, SharedRecordsHaveOneHolder, Tenure
 from chaos.sim.laws.share_members import ShareMembersKeepTheirEpochs
 from chaos.sim.laws.shared_records import RecordName, Told
@@ -39,6 +40,7 @@ class ShareGroup:
     partitions: int
     decided: DecidedRecordsStayDecided
     holders: SharedRecordsHaveOneHolder
+    delivered: DeliveriesAreCounted
     members: ShareMembersKeepTheirEpochs
     deliver: Callable[[PartitionName, int, bytes], None]
     """A member has got this record."""
@@ -79,6 +81,8 @@ class ShareWorker:
     _next_beat_s: float = 0.0
     # What the next fetch from a broker says, and about which records.
     _to_say: dict[int, tuple[Said, Held]] = field(default_factory=dict)
+    # The records of each broker of which the member says nothing.
+    _unsaid: dict[int, Held] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._be_new()
@@ -90,6 +94,7 @@ class ShareWorker:
         self.epoch, self.assigned = _JOIN, set()
         self._next_beat_s = 0.0
         self._to_say.clear()
+        self._unsaid.clear()
         if self._client is not None:
             self._client.sessions.clear()
 
@@ -167,7 +172,7 @@ class ShareWorker:
             if self.rng.random() < 0.7:
                 for broker in sorted(client.sessions):
                     if client.sessions[broker].epoch:
-                        await client.acknowledge(member, broker, {}, ends=True)
+                        await self._end_session(client, broker)
             if self.rng.random() < 0.7:
                 answer = await self.coordinator.share_beat(
                     wire.ShareGroupHeartbeatRequest(member_id=member, member_epoch=_LEAVE)
@@ -176,6 +181,16 @@ class ShareWorker:
                     self.group.members.left(member)
         finally:
             self._be_new()
+
+    async def _end_session(self, client: ShareClient, broker: int) -> None:
+        """The deliveries that the member says nothing of do not count then."""
+        session = client.session(broker).number
+        kept = [hold for holds in self._unsaid.pop(broker, {}).values() for hold in holds.values()]
+        await client.acknowledge(self._member, broker, {}, ends=True)
+        now_s = self.group.now_s()
+        for hold in self.group.holders.certain(kept, session, broker, now_s):
+            self.group.counts["shared records given back"] += 1
+            self.group.delivered.given_back(hold)
 
     # ------------------------------------------------------------------------- records
 
@@ -247,8 +262,9 @@ class ShareWorker:
                 continue
             group.deliver(name.place, offset, value)
             group.decided.delivered(name, told, count)
+            group.delivered.delivered(name, told, count)
             until_s = told.asked_s + fetched.lock_s
-            hold = Hold(name, told, session, tenures[number], fetched.lock_s, until_s)
+            hold = Hold(name, told, session, tenures[number], fetched.lock_s, until_s, count)
             held.setdefault(number, {})[offset] = hold
             if value.startswith(POISON):
                 group.poison.add(name)
@@ -284,15 +300,20 @@ class ShareWorker:
             self._be_new()
             await asyncio.sleep(rng.choice([0.0, 0.3, lock_s]))
             return
-        if act < 0.08:
+        if act < 0.06:
+            counts["share members left with records"] += 1
+            self._unsaid[broker] = held
+            await self._leave()
+            return
+        if act < 0.1:
             counts["share members stood still"] += 1
             await asyncio.sleep(lock_s * rng.uniform(0.9, 1.5))
-        elif act < 0.12:
+        elif act < 0.14:
             counts["shared records left to their locks"] += 1
             return
-        elif act < 0.2:
+        elif act < 0.22:
             await self._renew(client, broker, held, lock_s)
-        elif act < 0.4:
+        elif act < 0.42:
             self._to_say[broker] = verdicts, held
             return
         if not client.session(broker).epoch:
@@ -329,8 +350,10 @@ class ShareWorker:
     def _decides(self, said: Said) -> None:
         for number, types in said.items():
             for offset, kind in types.items():
+                name = self.group.name(number, offset)
+                self.group.decided.records.of(name).spoke.add(self._member)
                 if kind in _FINAL:
-                    self.group.decided.decides(self.group.name(number, offset))
+                    self.group.decided.decides(name)
 
     def _heard(
         self,
@@ -349,9 +372,12 @@ class ShareWorker:
             group.holders.answered(
                 list(holds.values()), session, broker, error, sent_s=sent_s, now_s=now_s
             )
+            certain = group.holders.certain(list(holds.values()), session, broker, now_s)
             for offset, kind in types.items():
                 hold = holds[offset]
                 is_taken = error is ErrorCode.NONE
+                if is_taken and kind == RELEASE and hold in certain:
+                    group.delivered.released(hold, now_s)
                 if is_taken and kind in _FINAL:
                     group.decided.decided(hold.name, now_s)
                 if is_taken and kind == RENEW and hold.is_certain:

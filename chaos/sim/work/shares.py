@@ -3,36 +3,30 @@ what became of it. In the end every record is done."""
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from broker.coordinator.share.types import StateKey
-from broker.sharing.partition import LedSharePartition
-from chaos.sim.cluster.connections import Connections
-from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
-from chaos.sim.laws.share_holders import SharedRecordsHaveOneHolder
-from chaos.sim.laws.share_members import ShareMembersKeepTheirEpochs
 from chaos.sim.laws.shared_records import RecordName
 from chaos.sim.partition_name import PartitionName
-from chaos.sim.work.group_client import GroupClient
+from chaos.sim.work.lag_reader import LagReader
 from chaos.sim.work.load import Part
-from chaos.sim.work.share_worker import POISON, ShareGroup, ShareWorker
+from chaos.sim.work.share_crew import (
+    LEAST_SETTINGS,
+    STATE_PARTITIONS,
+    ShareCrew,
+    Shared,
+    make_coordinators,
+)
+from chaos.sim.work.share_worker import POISON
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
-from metadata.internal_topics import GROUP_TOPIC, SHARE_TOPIC
-from stele.admin.descriptions import ConfigResource
+from metadata.internal_topics import SHARE_TOPIC
 
 JOBS: Final = "jobs"
 GROUP: Final = "sharers"
-_GROUP_PARTITIONS = 2  # of __consumer_offsets, if it is not there yet
-_STATE_PARTITIONS = 2  # of __share_group_state
-_MEMBER_PAUSE_S = 0.4
-_CONVERGE_S = 90.0
-"""So long a share group may take in a cluster that is whole: each poisonous record before another
-one holds the start offset until its last delivery."""
+_LAG_PAUSE_S: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +51,12 @@ class ShareLoad(Part):
             return cls()
         lock_ms, limit = rng.choice([1000, 2000]), rng.choice([2, 3, 5])
         session_ms = rng.choice([1500, 3000])
-        settings = {
+        settings = LEAST_SETTINGS | {
             "group.share.record.lock.duration.ms": str(lock_ms),
-            "group.share.min.record.lock.duration.ms": "1000",
             "group.share.delivery.count.limit": str(limit),
             "group.share.partition.max.record.locks": "100",
             "group.share.session.timeout.ms": str(session_ms),
-            "group.share.min.session.timeout.ms": "500",
             "group.share.heartbeat.interval.ms": "400",
-            "group.share.min.heartbeat.interval.ms": "100",
             "group.share.assignment.interval.ms": str(rng.choice([0, 500])),
             "share.coordinator.snapshot.update.records.per.snapshot": str(rng.choice([0, 3, 20])),
             "share.coordinator.write.timeout.ms": str(rng.choice([1000, 5000])),
@@ -94,34 +85,11 @@ class ShareWork(Work):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         load = self._load = site.load.part(ShareLoad)
-        decided = site.law(DecidedRecordsStayDecided)
-        self._records = decided.records
         self._rng = site.rngs.of("shares: producer")
-        self._sent: dict[bytes, float] = {}
         self._ends: dict[PartitionName, int] = {}
-        self._group = ShareGroup(
-            GROUP,
-            JOBS,
-            load.partitions,
-            decided,
-            site.law(SharedRecordsHaveOneHolder),
-            site.law(ShareMembersKeepTheirEpochs),
-            self._deliver,
-            site.report,
-            lambda: site.cluster.simulation.now,
-            itertools.count(1),
-            self.counts,
-        )
-        self._members = [self._member(number) for number in range(load.members)]
-        self._delivered: dict[tuple[PartitionName, int], bytes] = {}
-        self._is_over = False
-
-    def _member(self, number: int) -> ShareWorker:
-        name = f"sharer {number}"
-        rng = self.site.rngs.of(f"shares: {name}")
-        connections = Connections.of(self.site.cluster, name)
-        coordinator = GroupClient(GROUP, connections, rng)
-        return ShareWorker(self._group, name, coordinator, connections, rng, _MEMBER_PAUSE_S)
+        shared = Shared(GROUP, JOBS, load.partitions, load.delivery_limit)
+        self._crew = ShareCrew(site, shared, load.members, "sharer", self.counts, self._deliver)
+        self._lags = LagReader.of(site, shared, self.counts)
 
     def _deliver(self, place: PartitionName, offset: int, value: bytes) -> None:
         self.site.read(*place, offset, value)
@@ -129,46 +97,30 @@ class ShareWork(Work):
     @property
     def partitions(self) -> list[PartitionName]:
         return [
-            *((JOBS, number) for number in range(self._load.partitions)),
-            *((SHARE_TOPIC, number) for number in range(_STATE_PARTITIONS)),
+            *self._crew.places,
+            *((SHARE_TOPIC, number) for number in range(STATE_PARTITIONS)),
         ]
 
     async def prepare(self) -> None:
-        """Make the topics. The one of the group coordinators may be there already."""
+        """Make the topics. Those of the coordinators may be there already."""
         cluster, load = self.site.cluster, self._load
-        self._records.delivery_limits[GROUP] = load.delivery_limit
         least = str(self.site.load.min_insync)
         await cluster.client.create_topic(
             JOBS, partitions=load.partitions, configs={"min.insync.replicas": least}
         )
-        states = {
-            "cleanup.policy": "delete",
-            "retention.ms": "-1",
-            "retention.bytes": "-1",
-            "min.insync.replicas": "2",
-            "segment.bytes": str(load.segment_bytes),
-        }
-        await cluster.client.create_topic(SHARE_TOPIC, partitions=_STATE_PARTITIONS, configs=states)
-        if cluster.image.topic(GROUP_TOPIC) is None:
-            groups = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
-            await cluster.client.create_topic(
-                GROUP_TOPIC, partitions=_GROUP_PARTITIONS, configs=groups
-            )
+        await make_coordinators(self.site, load.segment_bytes)
         for topic, number in self.partitions:
             await cluster.until_isr(topic, 3, number)
-        async with self.site.admin() as admin:
-            earliest = {"share.auto.offset.reset": "earliest"}
-            await admin.alter_configs({ConfigResource.group(GROUP): earliest})
+        await self._crew.configure()
 
     def start(self) -> list[Coroutine[Any, Any, None]]:
         """Members go on until ``finish`` ends them."""
-        is_calm = self.site.is_calm
-        work = [each.run(is_calm, lambda: self._is_over) for each in self._members]
-        return [self._produce(), *work]
+        return [self._produce(), self._lags.run(_LAG_PAUSE_S), *self._crew.start()]
 
     async def _produce(self) -> None:
         site, rng, load = self.site, self._rng, self._load
         producer = site.patient_producer()
+        records = self._crew.records
         number = 0
         while not site.is_done():
             partition = rng.randrange(load.partitions)
@@ -185,7 +137,7 @@ class ShareWork(Work):
                 site.promise(JOBS, told.partition, told.offset, value)
                 place = JOBS, told.partition
                 self._ends[place] = max(self._ends.get(place, 0), told.offset + 1)
-                self._records.of(RecordName(GROUP, place, told.offset)).born_s = sent_s
+                records.of(RecordName(GROUP, place, told.offset)).born_s = sent_s
             await site.pause(rng, load.produce_pause_s)
         await producer.close()
 
@@ -194,42 +146,7 @@ class ShareWork(Work):
     async def finish(self) -> None:
         """Wait until every record is done, and until the members share all partitions. Raises
         AssertionError after the timeout."""
-        cluster = self.site.cluster
-        await cluster.until(
-            self._is_done, f"share group {GROUP} is done up to {self._ends}", timeout_s=_CONVERGE_S
-        )
-        await cluster.until(
-            self._is_shared, f"share group {GROUP} has all partitions", timeout_s=_CONVERGE_S
-        )
-        self._is_over = True
-
-    def _is_done(self) -> bool:
-        return all(
-            led is not None and led.machine is not None and led.machine.start_offset >= end
-            for (_, number), end in self._ends.items()
-            for led in [self._led(number)]
-        )
-
-    def _led(self, number: int) -> LedSharePartition | None:
-        """A share partition at the leader of its partition."""
-        cluster = self.site.cluster
-        topic = cluster.image.topic(JOBS)
-        assert topic is not None
-        node = cluster.brokers.get(topic.partitions[number].leader)
-        if node is None or node.broker is None:
-            return None
-        key = StateKey(GROUP, topic.topic_id, number)
-        return next((led for led in node.broker.sharing.partitions if led.key == key), None)
-
-    def _is_shared(self) -> bool:
-        """Whether the members have one epoch, each partition has a member, and the numbers of
-        members of two partitions differ by one at most."""
-        counts = [
-            sum(number in each.assigned for each in self._members)
-            for number in range(self._load.partitions)
-        ]
-        epochs = {each.epoch for each in self._members}
-        return len(epochs) == 1 and min(counts) > 0 and max(counts) - min(counts) <= 1
+        await self._crew.finish(lambda: self._ends)
 
     def judge(self) -> int:
         """Each record that was acknowledged to the producer was delivered at least once."""

@@ -81,6 +81,23 @@ async def test_a_lost_connection_gives_its_records_back() -> None:
 
 
 @virtual
+async def test_a_lost_connection_gives_back_records_of_forgotten_partitions() -> None:
+    edges = await edges_with_sharing()
+    one, other = Member(edges, "one"), Member(edges, "other")
+    log = await one.begin()
+    await other.fetch(add=True)
+    log.append()
+    assert acquired(await one.fetch()) == [(0, 0, 1)]
+    await one.fetch(forgotten_topics_data=[share_fetch.ForgottenTopic(ORDERS, [0])])
+    waiting = asyncio.ensure_future(other.fetch(max_wait_ms=20_000))
+    await asyncio.sleep(1.0)
+    assert not waiting.done()
+    one.client.disconnect()
+    assert acquired(await waiting) == [(0, 0, 1)]
+    await edges.sharing.stop()
+
+
+@virtual
 async def test_another_member_cannot_acknowledge_a_record() -> None:
     edges = await edges_with_sharing()
     one, other = Member(edges, "one"), Member(edges, "other")

@@ -42,7 +42,10 @@ def test_a_session_ends_once_and_gives_its_records_back() -> None:
     woken = []
     session.on_end = lambda: woken.append(1)
     assert bench.sessions.next(M, ENDS, "a") is session
+    assert M in bench.sessions
+    assert N not in bench.sessions
     bench.sessions.end(session)
+    assert M not in bench.sessions
     bench.sessions.end(session)
     assert (bench.released, woken, session.is_open) == ([M], [1], False)
     assert bench.refusal(M, ENDS) is ErrorCode.SHARE_SESSION_NOT_FOUND

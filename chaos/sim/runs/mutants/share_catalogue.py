@@ -10,6 +10,8 @@ from chaos.sim.work.load import LoadKind
 _MACHINE: Final = "broker/share/machine.py"
 _WINDOW: Final = "broker/share/window.py"
 _STATES: Final = "broker/coordinator/share/machine.py"
+_LED: Final = "broker/sharing/partition.py"
+_LOG: Final = "broker/replication/shared.py"
 _DRAFT: Final = "broker/coordinator/group/share/draft.py"
 
 
@@ -77,7 +79,82 @@ SHARES = [
         "before.holder, before.lock_until_ms = self.holder, self.lock_until_ms",
         "before.lock_until_ms = self.lock_until_ms",
     ),
+    _bug(
+        "share: count deliveries that were given back",
+        _MACHINE,
+        "SharePartition.end_session",
+        "each.count - 1",
+        "each.count",
+    ),
+    _bug(
+        "share: forget delivery counts with a new leader",
+        _MACHINE,
+        "SharePartition.__init__",
+        "Range(*batch)",
+        "Range(batch.first, batch.last, batch.state)",
+    ),
+    Mutant(
+        "share: have more records in flight than the limit allows",
+        (
+            Edit(
+                _MACHINE,
+                "SharePartition.fetch_offset",
+                "None if is_full else self._search_from",
+                "self._search_from",
+            ),
+            Edit(
+                _MACHINE,
+                "SharePartition._note",
+                "self.limits.partition_max_record_locks - len(window)",
+                "last + 1",
+            ),
+        ),
+        kinds=("kill",),
+        load=LoadKind.LIGHT,
+    ),
     # The leader of its partition.
+    _bug(
+        "share: keep the records of a session that has ended",
+        "broker/sharing/sessions.py",
+        "ShareSessions.end",
+        "self._release(session)",
+        "",
+    ),
+    _bug(
+        "share: forget what is done behind the start offset with a new leader",
+        _LED,
+        "LedSharePartition._loaded",
+        "[each for each in state.batches if each.last >= start]",
+        "[]",
+    ),
+    _bug(
+        "share: begin anew with each leader",
+        _LED,
+        "LedSharePartition._loaded",
+        "start == NO_START",
+        "start >= NO_START",
+    ),
+    _bug(
+        "share: leave the newest decisions out of the lag",
+        _LED,
+        "LedSharePartition._write_queue",
+        "machine.done_count + decided",
+        "machine.done_count",
+    ),
+    _bug(
+        "share: give members records of open transactions",
+        _LOG,
+        "SharedPartition.end_offset",
+        "machine.last_stable_offset if read_committed else machine.high_watermark",
+        "machine.high_watermark",
+    ),
+    _bug(
+        "share: give members records of aborted transactions",
+        _LOG,
+        "_batch",
+        "not header.is_control and not is_aborted",
+        "not header.is_control",
+    ),
     _bug(
         "share: send the first batch of a delivery only",
         "broker/sharing/fetching.py",
@@ -92,6 +169,13 @@ SHARES = [
         "changed",
         "merged(state.batches, update.batches, start_offset)",
         "merged((), update.batches, start_offset)",
+    ),
+    _bug(
+        "share state: let the start offset go back",
+        _STATES,
+        "changed",
+        "max(state.start_offset, update.start_offset)",
+        "update.start_offset",
     ),
     # The group.
     _bug(

@@ -38,6 +38,8 @@ def test_members_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> Non
         "assignments of share groups",
         "share members died",
         "share members left",
+        "share members left with records",
+        "lags of share groups",
         "share members stood still",
         "shared records acknowledged twice",
         "shared records delivered again",
