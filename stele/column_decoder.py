@@ -16,11 +16,9 @@ import pyarrow as pa
 
 from stele.columns import SCHEMA
 from stele.consumer.positions import RawBatch
-from stele.errors import UnreadableBatchError
 from stele.wire import native
-from stele.wire.batch import HEADER_SIZE, BatchError, check_crc
+from stele.wire.batch import BatchError, body_of
 from stele.wire.batch_errors import CorruptBatchError
-from stele.wire.compression import CompressionError, decompress
 
 Array = Any  # NumPy's arrays; their element types say nothing that helps here
 
@@ -49,7 +47,7 @@ def columns_of(
         except BatchError as error:
             if opened:
                 yield from _rows(opened, end_offset, include_headers)
-            raise _unreadable(batch, error) from error
+            raise batch.unreadable(error) from error
         if opened and size_bytes + len(body.data) > max_bytes:
             yield from _rows(opened, end_offset, include_headers)
             opened, size_bytes = [], 0
@@ -59,24 +57,12 @@ def columns_of(
         yield from _rows(opened, end_offset, include_headers)
 
 
-def _unreadable(batch: RawBatch, cause: BatchError) -> UnreadableBatchError:
-    header = batch.header
-    return UnreadableBatchError(*batch.partition, header.base_offset, header.next_offset, cause)
-
-
 class _Opened:
     """A batch that is checked and decompressed. Raises BatchError."""
 
     def __init__(self, batch: RawBatch) -> None:
-        header, position = batch.header, batch.position
         self.batch = batch
-        if not check_crc(batch.data, position, header):
-            raise CorruptBatchError("the CRC does not match")
-        body = memoryview(batch.data)[position + HEADER_SIZE : position + header.size_bytes]
-        try:
-            self.data = decompress(header.compression, body)
-        except CompressionError as error:
-            raise CorruptBatchError(error.message) from error
+        self.data = body_of(batch.data, batch.position, batch.header)
 
 
 def _rows(
@@ -88,7 +74,7 @@ def _rows(
         rows = [_decoded(opened, end_offset, include_headers)]
     except BatchError as error:
         if len(opened) == 1:
-            raise _unreadable(opened[0].batch, error) from error
+            raise opened[0].batch.unreadable(error) from error
         rows = []
     yield from rows
     if not rows:

@@ -1,4 +1,4 @@
-//! Records as Python objects, as `stele.wire.record` makes them.
+//! Records as Python objects, as `stele.wire.record` and `stele.wire.consumed` make them.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
@@ -22,19 +22,30 @@ impl Base {
     }
 }
 
-/// Makes records of the type `Record`, a NamedTuple.
+/// What all records of a consumer's batch have in common: topic, partition, the type of their
+/// timestamps, leader epoch.
+pub type Source<'py> = (
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+);
+
+/// Makes records of a NamedTuple's type: `Record`, or with a source `ConsumerRecord`.
 pub struct Maker<'py> {
     record: Bound<'py, PyType>,
+    source: Option<Source<'py>>,
     new: Bound<'py, PyAny>, // tuple.__new__
     no_headers: Bound<'py, PyTuple>,
 }
 
 impl<'py> Maker<'py> {
-    pub fn of(record: Bound<'py, PyType>) -> PyResult<Self> {
+    pub fn of(record: Bound<'py, PyType>, source: Option<Source<'py>>) -> PyResult<Self> {
         let py = record.py();
         let new = py.get_type::<PyTuple>().getattr("__new__")?;
         Ok(Self {
             record,
+            source,
             new,
             no_headers: PyTuple::empty(py),
         })
@@ -77,8 +88,27 @@ impl<'py> Maker<'py> {
         if cursor.position != head.end {
             return Ok(None);
         }
-        let fields = (offset, timestamp_ms, key, value, headers);
-        self.new.call1((&self.record, fields)).map(Some)
+        let record = match &self.source {
+            None => {
+                let fields = (offset, timestamp_ms, key, value, headers);
+                self.new.call1((&self.record, fields))
+            }
+            Some((topic, partition, kind, epoch)) => {
+                let fields = (
+                    topic,
+                    partition,
+                    offset,
+                    timestamp_ms,
+                    kind,
+                    key,
+                    value,
+                    headers,
+                    epoch,
+                );
+                self.new.call1((&self.record, fields))
+            }
+        };
+        record.map(Some)
     }
 
     fn bytes(&self, cursor: &mut Cursor) -> Option<Option<Bound<'py, PyBytes>>> {

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
 /// Changes with the functions, so that a module that was built before is told from the right one.
-const REVISION: u32 = 5;
+const REVISION: u32 = 6;
 
 /// Inputs from here on are worked on without the lock of the interpreter.
 const LARGE_BYTES: usize = 64 * 1024;
@@ -78,7 +78,26 @@ fn decode_records<'py>(
         timestamp_ms: base_timestamp_ms,
         append_time_ms,
     };
-    decode::Maker::of(record)?.records(data, count, &base)
+    decode::Maker::of(record, None)?.records(data, count, &base)
+}
+
+/// See `stele.wire.consumed.decode_consumer_records`.
+#[pyfunction]
+fn decode_consumer_records<'py>(
+    data: &[u8],
+    count: i64,
+    base_offset: i64,
+    base_timestamp_ms: i64,
+    append_time_ms: Option<i64>,
+    record: Bound<'py, PyType>,
+    source: decode::Source<'py>,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let base = decode::Base {
+        offset: base_offset,
+        timestamp_ms: base_timestamp_ms,
+        append_time_ms,
+    };
+    decode::Maker::of(record, Some(source))?.records(data, count, &base)
 }
 
 type Buffers<'py> = Bound<'py, PyTuple>;
@@ -260,6 +279,7 @@ fn stele_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("REVISION", REVISION)?;
     module.add_function(wrap_pyfunction!(whole_records, module)?)?;
     module.add_function(wrap_pyfunction!(decode_records, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_consumer_records, module)?)?;
     module.add_function(wrap_pyfunction!(decode_columns, module)?)?;
     module.add_function(wrap_pyfunction!(stored_records, module)?)?;
     module.add_function(wrap_pyfunction!(murmur2, module)?)?;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.consumer.committed import AbortedRecords, AbortedTransaction
@@ -12,13 +12,16 @@ from stele.consumer.epochs import UNKNOWN_EPOCH, EpochHistory
 from stele.consumer.source import Source
 from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord, TimestampType
+from stele.records import ConsumerRecord
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
+from stele.wire.consumed import consumer_records
 from stele.wire.record import Record
 from stele.world import Buffer
 
 EARLIEST = -2
 LATEST = -1
+
+AnyRecord = TypeVar("AnyRecord", Record, ConsumerRecord)
 
 
 class FetchedBatch(NamedTuple):
@@ -43,16 +46,32 @@ class RawBatch(NamedTuple):
 
     def decode(self, *, check_crcs: bool) -> list[Record]:
         """The records that are wanted. Raises UnreadableBatchError."""
-        header, first_offset = self.header, self.first_offset
         try:
             records = decode(self.data, self.position, verify_crc=check_crcs)
         except BatchError as error:
-            raise UnreadableBatchError(
-                *self.partition, header.base_offset, header.next_offset, error
-            ) from error
-        if header.base_offset >= first_offset:
+            raise self.unreadable(error) from error
+        return self._wanted(records)
+
+    def consumer_records(self, *, check_crcs: bool) -> list[ConsumerRecord]:
+        """As ``decode``."""
+        data, position, header = self.data, self.position, self.header
+        try:
+            records = consumer_records(
+                data, position, header, self.partition, verify_crc=check_crcs
+            )
+        except BatchError as error:
+            raise self.unreadable(error) from error
+        return self._wanted(records)
+
+    def _wanted(self, records: list[AnyRecord]) -> list[AnyRecord]:
+        first_offset = self.first_offset
+        if self.header.base_offset >= first_offset:
             return records
         return [record for record in records if record.offset >= first_offset]
+
+    def unreadable(self, cause: BatchError) -> UnreadableBatchError:
+        header = self.header
+        return UnreadableBatchError(*self.partition, header.base_offset, header.next_offset, cause)
 
 
 class Progress(NamedTuple):
@@ -105,8 +124,8 @@ class PartitionPosition:
         self.gone: ApiError | None = None
         self.buffered_bytes = 0
         self._batches: deque[FetchedBatch] = deque()
-        # Decoded records of one batch, none below ``offset``.
-        self._records: deque[ConsumerRecord] = deque()
+        # Decoded records of the first batch, none below ``offset``, the latest one first.
+        self._records: list[ConsumerRecord] = []
 
     def seek(self, offset: int, leader_epoch: int = UNKNOWN_EPOCH, topic_id: bytes = b"") -> None:
         """``leader_epoch``: of the record before ``offset``, if it is known. ``topic_id``: of the
@@ -255,11 +274,8 @@ class PartitionPosition:
                     raise
                 continue
             room = max_records - len(taken)
-            if room >= len(self._records):
-                taken.extend(self._records)
-                self._records.clear()
-            else:
-                taken.extend(self._records.popleft() for _ in range(room))
+            taken += self._records[: -room - 1 : -1]
+            del self._records[-room:]
             self.read_id = self.topic_id
             self.offset = taken[-1].offset + 1
             self.consumed_epoch = taken[-1].leader_epoch
@@ -292,22 +308,13 @@ class PartitionPosition:
             self._leave_batch()
             return
         try:
-            decoded = self._raw(data, start, header).decode(check_crcs=check_crcs)
+            records = self._raw(data, start, header).consumer_records(check_crcs=check_crcs)
         except UnreadableBatchError:
             self.drop_buffer()
             raise
-        kind = TimestampType(header.is_log_append_time)
-        topic, partition = self.partition
-        epoch = header.leader_epoch
-        make = tuple.__new__
-        self._records.extend(
-            make(
-                ConsumerRecord,
-                (topic, partition, offset, timestamp_ms, kind, key, value, headers, epoch),
-            )
-            for offset, timestamp_ms, key, value, headers in decoded
-        )
-        if not self._records:
+        records.reverse()
+        self._records = records
+        if not records:
             self._leave_batch()
 
     def _raw(self, data: Buffer, start: int, header: BatchHeader) -> RawBatch:

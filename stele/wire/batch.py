@@ -71,7 +71,9 @@ __all__ = [
     "Record",
     "UnsupportedMagicError",
     "batches",
+    "body_of",
     "check_crc",
+    "check_ends",
     "compute_crc",
     "decode",
     "encode",
@@ -565,16 +567,7 @@ def decode(
     """The records of the batch at ``position``. The bytes need not be trusted. Raises
     BatchError."""
     header = read_header(batch, position)
-    end = position + header.size_bytes
-    if end > len(batch):
-        raise PartialBatchError(f"{len(batch) - position} bytes of {header.size_bytes}")
-    if verify_crc and not check_crc(batch, position, header):
-        raise CorruptBatchError("the CRC does not match")
-    body = memoryview(batch)[position + HEADER_SIZE : end]
-    try:
-        data = decompress(header.compression, body, max_decompressed_bytes)
-    except CompressionError as error:
-        raise CorruptBatchError(error.message) from error
+    data = body_of(batch, position, header, max_decompressed_bytes, verify_crc=verify_crc)
     records = decode_records(
         data,
         header.record_count,
@@ -582,8 +575,34 @@ def decode(
         base_timestamp_ms=header.base_timestamp_ms,
         append_time_ms=header.max_timestamp_ms if header.is_log_append_time else None,
     )
-    if records and not (
-        header.base_offset <= records[0].offset <= records[-1].offset <= header.last_offset
-    ):
-        raise CorruptBatchError("records lie outside of their batch's offsets")
+    if records:
+        check_ends(header, records[0].offset, records[-1].offset)
     return records
+
+
+def body_of(
+    batch: Buffer,
+    position: int,
+    header: BatchHeader,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    *,
+    verify_crc: bool = True,
+) -> bytes:
+    """The decompressed records of the batch at ``position``. Raises BatchError."""
+    end = position + header.size_bytes
+    if end > len(batch):
+        raise PartialBatchError(f"{len(batch) - position} bytes of {header.size_bytes}")
+    if verify_crc and not check_crc(batch, position, header):
+        raise CorruptBatchError("the CRC does not match")
+    body = memoryview(batch)[position + HEADER_SIZE : end]
+    try:
+        return decompress(header.compression, body, max_decompressed_bytes)
+    except CompressionError as error:
+        raise CorruptBatchError(error.message) from error
+
+
+def check_ends(header: BatchHeader, first_offset: int, last_offset: int) -> None:
+    """Raises CorruptBatchError unless the offsets of the first and of the last record are those of
+    the batch."""
+    if not header.base_offset <= first_offset <= last_offset <= header.last_offset:
+        raise CorruptBatchError("records lie outside of their batch's offsets")

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from stele.errors import ConfigError
 
-REVISION: Final = 5
+REVISION: Final = 6
 """As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
 
 VARIABLE: Final = "STELE_NATIVE"
@@ -80,6 +80,19 @@ class Native(Protocol):
         record: type[T],
     ) -> list[T] | None:
         """As ``record.decode_records``. None: the records are unsound, and Python says why."""
+        ...
+
+    def decode_consumer_records(
+        self,
+        data: bytes,
+        count: int,
+        base_offset: int,
+        base_timestamp_ms: int,
+        append_time_ms: int | None,
+        record: type[T],
+        source: tuple[str, int, int, int],
+    ) -> list[T] | None:
+        """As that function of ``stele.wire.consumed``. None as for ``decode_records``."""
         ...
 
     def decode_columns(

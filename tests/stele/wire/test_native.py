@@ -14,9 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stele.column_decoder import columns_of
-from stele.consumer.positions import RawBatch
+from stele.consumer.positions import PartitionPosition, RawBatch
 from stele.errors import ConfigError, UnreadableBatchError
 from stele.ids import TopicPartition
+from stele.records import ConsumerRecord, TimestampType
 from stele.wire import native
 from stele.wire.batch import (
     HEADER_SIZE,
@@ -25,8 +26,10 @@ from stele.wire.batch import (
     encode,
     read_header,
     seal,
+    stamp,
 )
 from stele.wire.batch_errors import CorruptBatchError
+from stele.wire.consumed import Source, decode_consumer_records
 from stele.wire.record import Record, decode_records
 from stele.wire.record_check import ANY_TIME, TimeDeltas, whole_records
 from storage.compaction.stored_records import StoredRecord, stored_records
@@ -48,6 +51,7 @@ SOUND = st.lists(
     min_size=1,
     max_size=6,
 )
+KINDS = list(TimestampType)
 BOUNDS = st.sampled_from([-(2**64), -(2**63), -1, 0, 1, 127, 128, 2**62, 2**63 - 1, 2**64])
 
 
@@ -106,6 +110,80 @@ def test_records_are_decoded_as_in_python(data: bytes, count: int, append_ms: in
     assert compiled == reference
     if isinstance(compiled, list):
         assert [type(each) for each in compiled] == [Record] * len(reference)
+
+
+@needs_module
+@given(bodies(), st.integers(-1, 8), st.none() | st.integers(-1, 2**62), st.sampled_from(KINDS))
+@example(b"", 0, None, TimestampType.CREATE_TIME)
+@example(b"", 2**31 - 1, None, TimestampType.CREATE_TIME)
+def test_a_consumers_records_are_decoded_as_in_python(
+    data: bytes, count: int, append_ms: int | None, kind: TimestampType
+) -> None:
+    def decoded() -> list[ConsumerRecord]:
+        return decode_consumer_records(
+            data,
+            count,
+            base_offset=7,
+            base_timestamp_ms=2**62,
+            append_time_ms=append_ms,
+            source=Source("orders", 3, kind, 5),
+        )
+
+    def plain() -> list[Record]:
+        return decode_records(
+            data, count, base_offset=7, base_timestamp_ms=2**62, append_time_ms=append_ms
+        )
+
+    reference, compiled = by_both(decoded)
+    assert compiled == reference
+    assert plain_fields(reference) == plain_fields(by_both(plain)[0])
+    if isinstance(compiled, list):
+        assert [type(each) for each in compiled] == [ConsumerRecord] * len(reference)
+        for each in compiled:
+            assert (each.topic, each.partition, each.leader_epoch) == ("orders", 3, 5)
+            assert each.timestamp_type is kind
+
+
+def plain_fields(decoded: Any) -> Any:
+    """What ``decode_records`` gives of each record, too; an error's text as it is."""
+    if isinstance(decoded, str):
+        return decoded
+    return [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in decoded]
+
+
+@needs_module
+@given(
+    st.lists(st.tuples(bodies(), st.integers(0, 8)), min_size=1, max_size=3),
+    st.integers(1, 9),
+    st.integers(0, 4),
+    st.booleans(),
+)
+def test_polls_hand_out_as_in_python(
+    drawn: list[tuple[bytes, int]], limit: int, first_offset: int, check_crcs: bool
+) -> None:
+    data = bytearray()
+    for number, (body, count) in enumerate(drawn):
+        batch = bytearray(raw_batch(body, count).data)
+        stamp(batch, 0, base_offset=number << 21, leader_epoch=number)
+        data += batch
+
+    def polled() -> list[Any]:
+        """Each poll's records or error, and the position behind it."""
+        retry: Any = SimpleNamespace(at=0.0)
+        position = PartitionPosition(TopicPartition("orders", 3), retry)
+        position.seek(first_offset)
+        position.take_fetched(bytes(data))
+        seen: list[Any] = []
+        while position.has_buffer:
+            try:
+                seen.append(position.hand_out(limit, check_crcs=check_crcs))
+            except UnreadableBatchError as error:
+                seen.append(str(error))
+            seen.append((position.offset, position.consumed_epoch, position.buffered_bytes))
+        return seen
+
+    reference, compiled = by_both(polled)
+    assert compiled == reference
 
 
 @needs_module

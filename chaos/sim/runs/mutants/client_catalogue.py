@@ -56,7 +56,7 @@ CLIENT = [
             ),
             Edit(
                 "stele/consumer/positions.py",
-                "RawBatch.decode",
+                "RawBatch._wanted",
                 "record.offset >= first_offset",
                 "record.offset >= 0",
             ),
