@@ -59,8 +59,8 @@ QUOTAS = [
         "connection: take the requests of a client above its quota that were received already",
         "runtime/kafka/connection.py",
         "KafkaServerProtocol._may_take",
-        "or self.muted.is_on",
-        "",
+        "self.muted.is_on",
+        "False",
     ),
     bug(
         "quota: let a silence pay nothing ahead",
