@@ -96,7 +96,7 @@ def test_arguments_that_name_topics_and_groups_are_completed(
 @pytest.mark.parametrize(
     ("words", "count", "offered"),
     [
-        ("stele top", 1, "topic"),
+        ("stele topi", 1, "topic"),
         ("stele topic desc", 2, "describe"),
         ("stele consume --unt", 2, "--until-end"),
     ],

@@ -108,7 +108,7 @@ def test_help_loads_neither_grpc_nor_a_server() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["topik"], "stele: No such command 'topik'. Did you mean 'topic'?\n"),
+        (["topik"], "stele: No such command 'topik'. Did you mean 'topic', 'top'?\n"),
         (["topic", "lst"], "stele: No such command 'lst'. Did you mean 'list'?\n"),
         (["topic", "create"], "stele: Missing argument 'NAME'.\n"),
         (["consume", "t", "--fromat", "json"], "--format"),
