@@ -270,12 +270,20 @@ class Telemetry(Work):
         )
         await asyncio.sleep(_LONGEST_S * _SLACK)  # a client may ask once in an interval
         for pusher in pushers:
+            # A change whose outcome is unknown may still be made, long after its client has given
+            # up: it may have waited at a broker that was cut off.
+            before_ms = self._known_interval_ms(pusher.broker)
             await pusher.ask(is_free=False)
-            self._law.settled(pusher.broker, pusher.told.push_interval_ms, self._interval_ms)
+            after_ms = self._known_interval_ms(pusher.broker)
+            if before_ms == after_ms:
+                self._law.settled(pusher.broker, pusher.told.push_interval_ms, before_ms)
 
     def _is_known(self) -> bool:
-        return all(
-            node.broker is not None
-            and node.broker.image.config(_IN_IMAGES).get("interval.ms") == str(self._interval_ms)
-            for node in self.site.cluster.brokers.values()
-        )
+        return all(self._known_interval_ms(each) == self._interval_ms for each in self._brokers)
+
+    def _known_interval_ms(self, broker_id: int) -> int:
+        """What this broker's metadata says; -1 if it has none."""
+        broker = self.site.cluster.brokers[broker_id].broker
+        if broker is None:
+            return -1
+        return int(broker.image.config(_IN_IMAGES).get("interval.ms", -1))
