@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from stele.admin.grpc_calls import Message, call
+from stele.admin.grpc_calls import Message, call, unknown_at
 from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.wire.v1 import groups_pb2, transactions_pb2
-from stele.world import RpcCode, RpcError
+from stele.world import RpcError
 
 MOVING: Final = frozenset(
     {
@@ -230,11 +230,9 @@ class Coordinators:
                 timeout_s=self._view.attempt_s,
             )
         except RpcError as error:
-            if error.code is RpcCode.UNIMPLEMENTED:
-                raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    f"broker {coordinator.broker_id} is older and does not know {method}",
-                ) from error
+            refused = unknown_at(coordinator.broker_id, method, error)
+            if refused is not None:
+                raise refused from error
             self._is_suspect = True
             for name in ids:
                 self._known.pop(name, None)

@@ -115,6 +115,16 @@ def call(method: str, request: Message, parse: Callable[[bytes], AnswerT]) -> Qu
     return Question(method, ask)
 
 
+def unknown_at(broker_id: int, method: str, error: RpcError) -> ApiError | None:
+    """The refusal of a broker that does not know the method; None for any other failure. Only this
+    broker can answer, so that asking another one, or again, does not help."""
+    if error.code is not RpcCode.UNIMPLEMENTED:
+        return None
+    return ApiError(
+        ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} is older and does not know {method}"
+    )
+
+
 def _in_words(error: RpcError, address: BrokerAddress) -> ConfigError | RpcError | None:
     """A failure of TLS as it is raised for Kafka's protocol; None for any other."""
     if isinstance(error.__cause__, SteleError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stele.admin.grpc_calls import Message, call
+from stele.admin.grpc_calls import Message, call, unknown_at
 from stele.cluster.kafka_link import Question
 from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
@@ -161,7 +161,10 @@ class AdminRequests:
             await self._refresh_for(broker_id)
         try:
             return await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
-        except RpcError:
+        except RpcError as error:
+            refused = unknown_at(broker_id, question.what.rpartition("/")[2], error)
+            if refused is not None:
+                raise refused from error
             await self._refresh_for(broker_id)  # it may have left, and would never answer
             raise
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stele.admin.grpc_calls import call
+from stele.admin.grpc_calls import call, unknown_at
 from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import groups_pb2 as pb
-from stele.world import RpcCode, RpcError
+from stele.world import RpcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +130,9 @@ class ShareWindowAdmin(AdminPart):
                     timeout_s=self._view.attempt_s,
                 )
             except RpcError as error:
-                if error.code is RpcCode.UNIMPLEMENTED:
-                    raise ApiError(
-                        ErrorCode.UNSUPPORTED_VERSION,
-                        f"broker {leader_id} is older and does not know DescribeShareWindow",
-                    ) from error
+                refused = unknown_at(leader_id, "DescribeShareWindow", error)
+                if refused is not None:
+                    raise refused from error
                 raise
             if answer.error:
                 code = error_code(answer.error)

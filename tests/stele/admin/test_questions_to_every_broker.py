@@ -72,3 +72,21 @@ async def test_a_broker_that_leaves_meanwhile_is_named(stage: Stage, method: str
         with pytest.raises(ApiError, match="broker 2") as refused:
             await asking
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("method", QUESTIONS)
+@on_stage
+async def test_a_broker_that_is_older_is_not_asked_again(stage: Stage, method: str) -> None:
+    """A second question would have the same answer for as long as the client waits."""
+    asked: list[int] = []
+
+    def ask(broker: int, request: bytes) -> Any:
+        asked.append(broker)
+        raise RpcError(RpcCode.UNIMPLEMENTED)
+
+    stage.cluster.others[method] = ask
+    async with stage.admin() as admin:
+        with pytest.raises(ApiError, match=f"broker 1 is older and does not know {method}") as told:
+            await QUESTIONS[method][0](admin)
+    assert told.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert asked == [1]
