@@ -51,3 +51,15 @@ class DecidedRecordsStayDecided(Law):
 
     def _report(self, name: RecordName, what: str) -> None:
         self._scene.report(f"share group {name.group_id}, {name.place} at {name.offset}: {what}")
+
+
+class WithSharedRecords:
+    """The part that laws have in common which judge by what members were told of shared records."""
+
+    def __init__(self, scene: Scene, records: SharedRecords) -> None:
+        self._scene = scene
+        self._records = records
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene, scene.law(DecidedRecordsStayDecided).records)

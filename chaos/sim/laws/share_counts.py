@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
+from chaos.sim.laws.decided_records import WithSharedRecords
 from chaos.sim.laws.law import Cadence, Law, Proof
-from chaos.sim.laws.scene import Scene
 from chaos.sim.laws.share_holders import Hold
-from chaos.sim.laws.shared_records import RecordName, SharedRecords, Told
+from chaos.sim.laws.shared_records import RecordName, Told
 
 
-class DeliveriesAreCounted(Law):
+class DeliveriesAreCounted(WithSharedRecords, Law):
     """The delivery count of a record is not above the number of its deliveries. A delivery that its
     member gave back with its session does not count. A delivery whose release was answered counts
     for ever, whoever leads.
@@ -24,14 +21,6 @@ class DeliveriesAreCounted(Law):
     name = "deliveries of shared records are counted"
     cadence = Cadence.TOLD
     proof = Proof.CAMPAIGN
-
-    def __init__(self, scene: Scene, records: SharedRecords) -> None:
-        self._scene = scene
-        self._records = records
-
-    @classmethod
-    def of(cls, scene: Scene) -> Self:
-        return cls(scene, scene.law(DecidedRecordsStayDecided).records)
 
     def delivered(self, name: RecordName, told: Told, count: int) -> None:
         """A member has got the record, as ``DecidedRecordsStayDecided`` knows already."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from chaos.sim.cluster.view import replica_of
-from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
+from chaos.sim.laws.decided_records import WithSharedRecords
 from chaos.sim.laws.law import Cadence, Law, Proof
-from chaos.sim.laws.scene import Scene
-from chaos.sim.laws.shared_records import RecordName, SharedRecords, Told
+from chaos.sim.laws.shared_records import RecordName, Told
 from chaos.sim.partition_name import PartitionName
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
@@ -42,7 +41,7 @@ class Hold:
     about the record either."""
 
 
-class SharedRecordsHaveOneHolder(Law):
+class SharedRecordsHaveOneHolder(WithSharedRecords, Law):
     """While a member has a record, no other member gets it, and the leader takes what the member
     says of it.
 
@@ -54,14 +53,6 @@ class SharedRecordsHaveOneHolder(Law):
     name = "a shared record has one holder at a time"
     cadence = Cadence.TOLD
     proof = Proof.CAMPAIGN
-
-    def __init__(self, scene: Scene, records: SharedRecords) -> None:
-        self._scene = scene
-        self._records = records
-
-    @classmethod
-    def of(cls, scene: Scene) -> Self:
-        return cls(scene, scene.law(DecidedRecordsStayDecided).records)
 
     def tenure(self, broker_id: int, place: PartitionName) -> Tenure | None:
         """By the newest committed metadata and by the broker itself."""

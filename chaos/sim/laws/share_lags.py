@@ -1,14 +1,12 @@
-"""What share groups are told of their start offsets and lags (KIP-1226)."""
+"""The start offsets and lags that share groups are told (KIP-1226)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from chaos.sim.cluster.view import online
-from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
+from chaos.sim.laws.decided_records import WithSharedRecords
 from chaos.sim.laws.law import Cadence, Law, Proof
-from chaos.sim.laws.scene import Scene
-from chaos.sim.laws.shared_records import SharedRecords
 from chaos.sim.partition_name import PartitionName
 from stele.ids import PartitionId
 
@@ -21,7 +19,7 @@ class LagQuestion(NamedTuple):
     decided: int  # records whose decision was answered
 
 
-class LagsCountWhatIsLeft(Law):
+class LagsCountWhatIsLeft(WithSharedRecords, Law):
     """A record whose decision was answered before the question is not in the lag.
 
     An example: of ten records the members have accepted seven, and are told so. The lag is three at
@@ -31,14 +29,6 @@ class LagsCountWhatIsLeft(Law):
     name = "the lag of a share group counts only records that are left"
     cadence = Cadence.TOLD
     proof = Proof.CAMPAIGN
-
-    def __init__(self, scene: Scene, records: SharedRecords) -> None:
-        self._scene = scene
-        self._records = records
-
-    @classmethod
-    def of(cls, scene: Scene) -> Self:
-        return cls(scene, scene.law(DecidedRecordsStayDecided).records)
 
     def asks(self, group_id: str, place: PartitionName) -> LagQuestion:
         return LagQuestion(group_id, place, self._records.decided_count(group_id, place))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from broker.share.values import RecordState
 from broker.sharing.sessions import SessionKey
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
+from chaos.sim.laws.decided_records import WithSharedRecords
 from chaos.sim.laws.law import Cadence, Law, Proof
-from chaos.sim.laws.scene import Report, Scene
-from chaos.sim.laws.shared_records import RecordName, SharedRecords
+from chaos.sim.laws.scene import Report
+from chaos.sim.laws.shared_records import RecordName
 
 
-class HoldersHaveSessions(Law):
+class HoldersHaveSessions(WithSharedRecords, Law):
     """Each member that has a record has a share session with the leader: the end of its session, or
     of its connection, gives back all that it has.
 
@@ -25,14 +23,6 @@ class HoldersHaveSessions(Law):
     name = "members that have shared records have a share session"
     cadence = Cadence.SELDOM
     proof = Proof.CAMPAIGN
-
-    def __init__(self, scene: Scene, records: SharedRecords) -> None:
-        self._scene = scene
-        self._records = records
-
-    @classmethod
-    def of(cls, scene: Scene) -> Self:
-        return cls(scene, scene.law(DecidedRecordsStayDecided).records)
 
     def look(self, cluster: SimCluster, report: Report) -> None:
         if not self._records.delivery_limits:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from broker.share.machine import SharePartition
 from broker.share.values import RecordState
 from broker.sharing.partition import LedSharePartition
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
-from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
+from chaos.sim.laws.decided_records import WithSharedRecords
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.laws.shared_records import RecordName, SharedRecords
@@ -17,7 +15,7 @@ from chaos.sim.laws.shared_records import RecordName, SharedRecords
 _ACQUIRED = RecordState.ACQUIRED
 
 
-class StartOffsetsPassDoneRecords(Law):
+class StartOffsetsPassDoneRecords(WithSharedRecords, Law):
     """The start offset of a share partition passes a record only when a member has decided about
     it, or when it may have been delivered in vain as often as the limit allows. The same holds of
     each record that a leader or a share coordinator takes for done. At one leader the start offset
@@ -34,16 +32,11 @@ class StartOffsetsPassDoneRecords(Law):
     proof = Proof.CAMPAIGN
 
     def __init__(self, scene: Scene, records: SharedRecords) -> None:
-        self._scene = scene
-        self._records = records
+        super().__init__(scene, records)
         self._starts: dict[LedSharePartition, int] = {}
         # Everything below was looked at, by group, topic id and partition.
         self._looked_to: dict[tuple[str, bytes, int], int] = {}
         self._looked_at: set[RecordName] = set()
-
-    @classmethod
-    def of(cls, scene: Scene) -> Self:
-        return cls(scene, scene.law(DecidedRecordsStayDecided).records)
 
     def look(self, cluster: SimCluster, report: Report) -> None:
         if not self._records.delivery_limits:

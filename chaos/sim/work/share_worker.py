@@ -81,7 +81,7 @@ class ShareWorker:
     _next_beat_s: float = 0.0
     # What the next fetch from a broker says, and about which records.
     _to_say: dict[int, tuple[Said, Held]] = field(default_factory=dict)
-    # The records of each broker of which the member says nothing.
+    # By broker, records that the member had when it left, and had not acknowledged.
     _unsaid: dict[int, Held] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

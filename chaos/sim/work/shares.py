@@ -102,7 +102,7 @@ class ShareWork(Work):
         ]
 
     async def prepare(self) -> None:
-        """Make the topics. Those of the coordinators may be there already."""
+        """Make the topics. The coordinators' topics may be there already."""
         cluster, load = self.site.cluster, self._load
         least = str(self.site.load.min_insync)
         await cluster.client.create_topic(

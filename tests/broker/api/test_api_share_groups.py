@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,17 @@ from tests.support.share_members import (
     edges_with_sharing,
 )
 from tests.support.worlds import virtual
+
+
+async def two_members() -> tuple[Any, Member, Member]:
+    """Both read the only partition, and the first one has its only record."""
+    edges = await edges_with_sharing()
+    one, other = Member(edges, "one"), Member(edges, "other")
+    log = await one.begin()
+    await other.fetch(add=True)
+    log.append()
+    assert acquired(await one.fetch()) == [(0, 0, 1)]
+    return edges, one, other
 
 
 @virtual
@@ -67,12 +79,7 @@ async def test_a_fetch_waits_for_records() -> None:
 
 @virtual
 async def test_a_lost_connection_gives_its_records_back() -> None:
-    edges = await edges_with_sharing()
-    one, other = Member(edges, "one"), Member(edges, "other")
-    log = await one.begin()
-    await other.fetch(add=True)
-    log.append()
-    assert acquired(await one.fetch()) == [(0, 0, 1)]
+    edges, one, other = await two_members()
     waiting = asyncio.ensure_future(other.fetch(max_wait_ms=20_000))
     await asyncio.sleep(1.0)
     one.client.disconnect()
@@ -82,12 +89,7 @@ async def test_a_lost_connection_gives_its_records_back() -> None:
 
 @virtual
 async def test_a_lost_connection_gives_back_records_of_forgotten_partitions() -> None:
-    edges = await edges_with_sharing()
-    one, other = Member(edges, "one"), Member(edges, "other")
-    log = await one.begin()
-    await other.fetch(add=True)
-    log.append()
-    assert acquired(await one.fetch()) == [(0, 0, 1)]
+    edges, one, other = await two_members()
     await one.fetch(forgotten_topics_data=[share_fetch.ForgottenTopic(ORDERS, [0])])
     waiting = asyncio.ensure_future(other.fetch(max_wait_ms=20_000))
     await asyncio.sleep(1.0)
@@ -99,12 +101,7 @@ async def test_a_lost_connection_gives_back_records_of_forgotten_partitions() ->
 
 @virtual
 async def test_another_member_cannot_acknowledge_a_record() -> None:
-    edges = await edges_with_sharing()
-    one, other = Member(edges, "one"), Member(edges, "other")
-    log = await one.begin()
-    await other.fetch(add=True)
-    log.append()
-    assert acquired(await one.fetch()) == [(0, 0, 1)]
+    edges, _, other = await two_members()
     answer = await other.acknowledge(0, 0, ACCEPT)
     (refused,) = answer.responses[0].partitions
     assert refused.error_code == ErrorCode.INVALID_RECORD_STATE
