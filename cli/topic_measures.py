@@ -36,7 +36,7 @@ class Measures:
     """Since the look before."""
 
     def size_of(self, topic: TopicDescription) -> int | None:
-        """None: that of a partition is not known."""
+        """None: the size of a partition is not known."""
         names = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
         if any(name not in self.sizes_bytes for name in names):
             return None

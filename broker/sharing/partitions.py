@@ -94,7 +94,7 @@ class SharePartitions:
         return made
 
     def of_group(self, group_id: str) -> list[LedSharePartition]:
-        """Those of a group that this broker leads still."""
+        """The share partitions of a group that this broker leads still."""
         found = (
             self.find(group_id, each) for each, of in list(self._led.items()) if group_id in of
         )

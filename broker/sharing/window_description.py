@@ -15,7 +15,7 @@ NO_MORE: Final = -1
 
 
 class DescribedRange(NamedTuple):
-    """Records in a row that have one state. Times are those of the clock on the wall."""
+    """Records in a row that have one state. Times are wall-clock times."""
 
     first: int
     last: int

@@ -53,7 +53,7 @@ class ClusterRecord:
     owner: ProcessIdentity
     is_detached: bool
     arguments: tuple[str, ...]
-    """Those of ``stele dev`` that start it again."""
+    """With these arguments ``stele dev`` starts it again."""
     cluster_id: str
     bootstrap_servers: str
     nodes: tuple[NodeRecord, ...]

@@ -14,7 +14,7 @@ from cli.dev.directory import DEFAULT_DIRECTORY, Directory, complete_node
 from cli.output import say
 
 OWNER: Final = "dev"
-"""The name of the owner's log among those of nodes."""
+"""The owner's log has this name beside the logs of nodes."""
 _LOOK_S: Final = 0.2
 _BLOCK_BYTES: Final = 1 << 16
 

@@ -19,67 +19,78 @@ DEFAULT_SETTINGS = {
     # Spark's exactly-once sink writes in prepared transactions.
     "transaction.two.phase.commit.enable": "true",
 }
-"""Those of every node, unless ``--set`` says something else."""
+"""Every node has these settings, unless ``--set`` says something else."""
+
+
+Controllers = Annotated[
+    int | None,
+    typer.Option(
+        "--controllers",
+        min=1,
+        show_default="3",
+        help="Number of controllers, which hold the metadata.",
+    ),
+]
+Brokers = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers",
+        min=1,
+        show_default="3",
+        help="Number of brokers, which hold the records.",
+    ),
+]
+ClusterDirectory = Annotated[
+    Path,
+    typer.Option("--dir", help="Directory of the nodes. A cluster in it is started again."),
+]
+Combined = Annotated[
+    bool, typer.Option("--combined", help="Run one node that is controller and broker.")
+]
+BasePort = Annotated[
+    int,
+    typer.Option(
+        "--base-port",
+        min=0,
+        max=65000,
+        help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300; 0: any.",
+    ),
+]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="With TLS, users and access rules, which are made at the first start.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting for every node."),
+]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="Return when the cluster serves; stele dev stop ends it.",
+    ),
+]
+ReportTo = Annotated[
+    int | None,
+    typer.Option("--report-to", hidden=True, help="Of --detach: the pipe to its command."),
+]
 
 
 def dev(
     context: typer.Context,
-    controllers: Annotated[
-        int | None,
-        typer.Option(
-            "--controllers",
-            min=1,
-            show_default="3",
-            help="Number of controllers, which hold the metadata.",
-        ),
-    ] = None,
-    brokers: Annotated[
-        int | None,
-        typer.Option(
-            "--brokers",
-            min=1,
-            show_default="3",
-            help="Number of brokers, which hold the records.",
-        ),
-    ] = None,
-    directory: Annotated[
-        Path,
-        typer.Option("--dir", help="Directory of the nodes. A cluster in it is started again."),
-    ] = DEFAULT_DIRECTORY,
-    combined: Annotated[
-        bool, typer.Option("--combined", help="Run one node that is controller and broker.")
-    ] = False,
-    base_port: Annotated[
-        int,
-        typer.Option(
-            "--base-port",
-            min=0,
-            max=65000,
-            help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300; 0: any.",
-        ),
-    ] = DEFAULT_PORT_BASE,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure",
-            help="With TLS, users and access rules, which are made at the first start.",
-        ),
-    ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting for every node."),
-    ] = None,
-    detach: Annotated[
-        bool,
-        typer.Option(
-            "--detach",
-            help="Return when the cluster serves; stele dev stop ends it.",
-        ),
-    ] = False,
-    report_to: Annotated[
-        int | None,
-        typer.Option("--report-to", hidden=True, help="Of --detach: the pipe to its command."),
-    ] = None,
+    controllers: Controllers = None,
+    brokers: Brokers = None,
+    directory: ClusterDirectory = DEFAULT_DIRECTORY,
+    combined: Combined = False,
+    base_port: BasePort = DEFAULT_PORT_BASE,
+    secure: Secure = False,
+    settings: Settings = None,
+    detach: Detach = False,
+    report_to: ReportTo = None,
 ) -> int:
     """Run a cluster of processes until Ctrl-C, or with --detach until stele dev stop.
 
@@ -124,7 +135,7 @@ def _arguments(
     secure: bool,
     settings: Sequence[str],
 ) -> list[str]:
-    """Those of a ``stele dev`` that starts the same cluster from any directory."""
+    """The arguments with which ``stele dev`` starts the same cluster, from any directory."""
     arguments = ["--dir", str(directory.resolve()), "--base-port", str(base_port)]
     if nodes is None:
         arguments.append("--combined")
@@ -138,7 +149,7 @@ def _arguments(
 
 
 def _check_nothing_given(context: typer.Context) -> None:
-    """Raises UsageError: `stele dev --dir D stop` would else stop another cluster."""
+    """Raises UsageError: otherwise `stele dev --dir D stop` would stop another cluster."""
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if source is not None and source.name == "COMMANDLINE":
