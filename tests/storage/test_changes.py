@@ -17,7 +17,7 @@ from storage.log import PartitionLog
 from storage.log_transactions import LogTransactions
 from storage.opening import open_log
 from storage.producer_state import ProducerStates
-from storage.txn_index import AbortedTransaction
+from storage.txn_index import AbortedTransaction, TxnIndex
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
@@ -111,18 +111,24 @@ def test_an_entry_is_taken_back_if_its_marker_is_not_written(
     assert log.offline is None
 
 
-def test_a_transaction_index_that_is_damaged_or_cannot_be_read_refuses_the_marker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    disk = MemoryDisk()
+def two_open_and_an_index(disk: MemoryDisk) -> tuple[PartitionLog, TxnIndex]:
+    """Of two transactions one is aborted, and its entry is only in the file."""
     log = filled(disk)
     for producer_id in (8, 9):
         append(log, make_batch(1, producer=(producer_id, 0, 0), is_transactional=True))
     abort(log, 8)
     index = log.segments.active.txn_index
     index.unload()
+    return log, index
+
+
+def test_a_transaction_index_that_is_damaged_or_cannot_be_opened_refuses_the_marker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    log, index = two_open_and_an_index(disk)
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "read_file", failing(ReadFailedError(errno.EIO, "bad sector")))
+        patch.setattr(disk, "open", failing(ReadFailedError(errno.EIO, "bad sector")))
         with pytest.raises(UnreadableLogError):
             abort(log, 9)
     disk.inodes[index.path].data += b"?"
@@ -130,3 +136,16 @@ def test_a_transaction_index_that_is_damaged_or_cannot_be_read_refuses_the_marke
         abort(log, 9)
     assert log.end_offset == 8
     assert log.offline is None
+
+
+def test_a_marker_needs_no_look_at_the_entries_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read 600,000 entries for one more would take a turn of a second."""
+    disk = MemoryDisk()
+    log, _ = two_open_and_an_index(disk)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "read_file", failing(ReadFailedError(errno.EIO, "bad sector")))
+        abort(log, 9)
+    assert log.end_offset == 9
+    found = log.transactions.aborted(0, log.end_offset)
+    assert isinstance(found, list)
+    assert [each.producer_id for each in found] == [8, 9]
