@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,10 @@ from cli.output import CommandError, UsageError
 
 if TYPE_CHECKING:
     from console.settings import ConsoleSettings
+    from stele.security.options import SecurityOptions
 
 DEFAULT_PORT = 8088
+DEFAULT_PAGE_TIMEOUT_S = 5.0
 _KEY_BYTES = 24
 
 
@@ -49,12 +52,12 @@ def console(
             min=0.1,
             help="Seconds after which a page says that the cluster does not answer.",
         ),
-    ] = 5.0,
+    ] = DEFAULT_PAGE_TIMEOUT_S,
 ) -> int:
     """Serve a web page that shows and changes the cluster, until Ctrl-C."""
     import asyncio
 
-    _check_is_installed()
+    check_is_installed()
     from console.app import build
     from console.clients import ConsoleClients
     from console.serving import ListenError, listen, serve
@@ -69,8 +72,14 @@ def console(
         listening = listen(host, port)
     except ListenError as error:
         raise CommandError(str(error)) from None
-    settings = settings_of_command(
-        host, listening.getsockname()[1], allowed_hosts or [], read_only, bootstrap, page_timeout
+    settings = fresh_settings(
+        host,
+        listening.getsockname()[1],
+        bootstrap,
+        command_security(),
+        allowed_hosts=allowed_hosts or [],
+        is_read_only=read_only,
+        timeout_s=page_timeout,
     )
     app = build(settings, ConsoleClients(settings))
     print(f"stele: the console of {bootstrap} is at\n\n  {settings.address}\n", flush=True)
@@ -79,7 +88,8 @@ def console(
     return 0
 
 
-def _check_is_installed() -> None:
+def check_is_installed() -> None:
+    """Raises CommandError."""
     import importlib.util
 
     missing = [
@@ -93,22 +103,26 @@ def _check_is_installed() -> None:
         )
 
 
-def settings_of_command(
+def fresh_settings(
     host: str,
     port: int,
-    allowed_hosts: list[str],
-    read_only: bool,
     bootstrap: str,
-    timeout_s: float,
+    security: SecurityOptions,
+    *,
+    allowed_hosts: Sequence[str] = (),
+    is_read_only: bool = False,
+    timeout_s: float = DEFAULT_PAGE_TIMEOUT_S,
 ) -> ConsoleSettings:
-    """Raises ConfigError."""
+    """Settings with a key that is new. Raises ConfigError."""
     import secrets
 
-    from console.settings import LOOPBACK_NAMES, ConsoleSettings, host_in_address
+    from console.settings import LOOPBACK_NAMES, ConsoleSettings, host_in_address, is_any_address
     from stele.config import parse_bootstrap_servers
 
     parse_bootstrap_servers(bootstrap)
-    names = [host_in_address(host), *map(host_in_address, allowed_hosts), *LOOPBACK_NAMES]
+    # Browsers never call a host 0.0.0.0: the first name is in the address that is printed.
+    hosts = allowed_hosts if is_any_address(host) else [host, *allowed_hosts]
+    names = [*map(host_in_address, hosts), *LOOPBACK_NAMES]
     return ConsoleSettings(
         bootstrap_servers=bootstrap,
         access_key=secrets.token_urlsafe(_KEY_BYTES),
@@ -116,7 +130,7 @@ def settings_of_command(
         port=port,
         host_names=tuple(dict.fromkeys(names)),
         proxied_hosts=(*map(str.lower, allowed_hosts), *map(host_in_address, allowed_hosts)),
-        is_read_only=read_only,
+        is_read_only=is_read_only,
         timeout_s=timeout_s,
-        security=command_security(),
+        security=security,
     )

@@ -41,11 +41,23 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-class _Server(uvicorn.Server):
+class ConsoleServer(uvicorn.Server):
     """A server that leaves signals to its caller, and ends live answers before it waits for all."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
-        super().__init__(config)
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_LAST_ANSWERS_S,
+                ws="none",
+            )
+        )
+        desk = app.state.desk
+        assert isinstance(desk, Desk)
         self._desk = desk
 
     @contextmanager
@@ -64,18 +76,7 @@ class _Server(uvicorn.Server):
 
 async def serve(app: Starlette, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=_LAST_ANSWERS_S,
-        ws="none",
-    )
-    desk = app.state.desk
-    assert isinstance(desk, Desk)
-    server = _Server(config, desk)
+    server = ConsoleServer(app)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)

@@ -66,3 +66,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:
         return False
+
+
+def is_any_address(host: str) -> bool:
+    """Whether a listener there takes connections to every address of the machine."""
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_unspecified
+    except ValueError:
+        return False

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chaos.process_cluster import NodeProcess, ProcessCluster
+    from cli.dev.console import DevConsole
 
 
-def how_to_connect(cluster: ProcessCluster, how_to_stop: str) -> str:
+def how_to_connect(cluster: ProcessCluster, console: DevConsole | None, how_to_stop: str) -> str:
     """``how_to_stop`` is the last line."""
     servers = cluster.bootstrap_servers
     brokers = [node for node in nodes_of(cluster) if node.kafka_port is not None]
@@ -18,6 +19,8 @@ def how_to_connect(cluster: ProcessCluster, how_to_stop: str) -> str:
         f"Controllers  {','.join(_controller_addresses(cluster))}",
         f"Directory    {cluster.directory.resolve()}",
     ]
+    if console is not None:
+        lines.append(f"Console      {console.address}")
     lines += [
         f"  {node.name:<16} pid {node.pid:<8} http://127.0.0.1:{node.metrics_port}/metrics "
         f"{node.log_file}"

@@ -57,6 +57,8 @@ class ClusterRecord:
     cluster_id: str
     bootstrap_servers: str
     nodes: tuple[NodeRecord, ...]
+    console: str | None = None
+    """The address of its console, with the key; None: it has none."""
 
     @property
     def was_stopped(self) -> bool:

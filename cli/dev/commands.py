@@ -49,6 +49,8 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> i
         print(f"{directory.resolve()}: {_said(record, is_running)}")
         if is_running:
             print(f"cluster {record.cluster_id}  bootstrap servers {record.bootstrap_servers}")
+            if record.console is not None:
+                print(f"console {record.console}")
         else:
             print(f"start it again with: {record.start_command}")
         if is_running or any(each.is_alive for each in states):
@@ -164,6 +166,7 @@ def _plain(
         "pid": record.owner.pid if is_running else None,
         "cluster_id": record.cluster_id,
         "bootstrap_servers": record.bootstrap_servers,
+        "console": record.console if is_running else None,
         "start_command": record.start_command,
         "nodes": [
             {

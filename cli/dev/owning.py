@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from chaos.process_cluster import START_TIMEOUT_S, NodeProcess, ProcessCluster, is_ready
 from cli.dev.addresses import nodes_of
@@ -30,16 +30,26 @@ from cli.output import CommandError
 from stele.errors import SteleError
 from stele.real import RealClock
 
+if TYPE_CHECKING:
+    from cli.dev.console import DevConsole
+
 _LOOK_S: Final = 0.2
 _LOOK_WHILE_STOPPING_S: Final = 0.05
 
 
 class ClusterOwner:
     def __init__(
-        self, cluster: ProcessCluster, tell: Say, arguments: Sequence[str], *, is_detached: bool
+        self,
+        cluster: ProcessCluster,
+        console: DevConsole | None,
+        tell: Say,
+        arguments: Sequence[str],
+        *,
+        is_detached: bool,
     ) -> None:
         """``tell``: where lines for people go."""
         self._cluster = cluster
+        self._console = console
         self._tell = tell
         self._arguments = tuple(arguments)
         self._is_detached = is_detached
@@ -88,9 +98,13 @@ class ClusterOwner:
             await requests.close()
 
     async def _live(self, announce: Callable[[float], None]) -> None:
-        cluster = self._cluster
+        cluster, console = self._cluster, self._console
         began = self._clock.monotonic()
+        if console is not None:
+            console.listen()
         await cluster.start()
+        if console is not None:
+            console.start(cluster)
         self._write(SERVING)
         announce(self._clock.monotonic() - began)
         gone: set[int] = set()
@@ -104,6 +118,9 @@ class ClusterOwner:
                     self._tell(f"{node.name} has ended: {node.last_words()}")
                     self._tell(f"  its log       {node.log_file}")
                     self._tell(f"  start it with stele server {node.config_file}")
+            if console is not None and console.has_ended:
+                self._tell("the console has ended; stele console starts another one")
+                console = None
             self._write(SERVING)
             if len(gone) == len(cluster.nodes):
                 raise CommandError(f"all nodes have ended; their logs are in {cluster.directory}")
@@ -119,7 +136,7 @@ class ClusterOwner:
         if self._restart is not None:
             self._restart.cancel()
         loop = asyncio.get_running_loop()
-        stopping = loop.create_task(self._cluster.stop_nodes())
+        stopping = loop.create_task(self._stop_all())
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.cancel)
         left = [node for node in nodes_of(self._cluster) if node.running]
@@ -131,6 +148,12 @@ class ClusterOwner:
         else:
             stopping.result()
         self._report_ends(left)
+
+    async def _stop_all(self) -> None:
+        """The console first: its pages would show how the nodes end."""
+        if self._console is not None:
+            await self._console.stop()
+        await self._cluster.stop_nodes()
 
     def _report_ends(self, nodes: Sequence[NodeProcess]) -> list[NodeProcess]:
         """The nodes that still run."""
@@ -229,6 +252,7 @@ class ClusterOwner:
             self._cluster.cluster_id,
             self._cluster.bootstrap_servers,
             tuple(self._record_of(node) for node in nodes_of(self._cluster)),
+            None if self._console is None else self._console.address,
         )
         if record != self._written:
             write_record(self._cluster.directory, record)

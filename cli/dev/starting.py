@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,12 @@ from cli.dev.detaching import start_detached
 from cli.dev.directory import DEFAULT_DIRECTORY
 from cli.output import UsageError, key_values
 
+if TYPE_CHECKING:
+    from cli.dev.console import DevConsole
+
 DEFAULT_PORT_BASE = 9092
+CONSOLE_OFFSET = 400
+"""The port of the console, above the first of the Kafka ports."""
 DEFAULT_NODES = 3
 """Controllers, and brokers."""
 DEFAULT_SETTINGS = {
@@ -53,7 +58,8 @@ BasePort = Annotated[
         "--base-port",
         min=0,
         max=65000,
-        help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300; 0: any.",
+        help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300, "
+        "the console 400; 0: any.",
     ),
 ]
 Secure = Annotated[
@@ -61,6 +67,13 @@ Secure = Annotated[
     typer.Option(
         "--secure",
         help="With TLS, users and access rules, which are made at the first start.",
+    ),
+]
+Console = Annotated[
+    bool,
+    typer.Option(
+        "--console",
+        help="Serve web pages about the cluster, too (see stele console), until it stops.",
     ),
 ]
 Settings = Annotated[
@@ -88,6 +101,7 @@ def dev(
     combined: Combined = False,
     base_port: BasePort = DEFAULT_PORT_BASE,
     secure: Secure = False,
+    console: Console = False,
     settings: Settings = None,
     detach: Detach = False,
     report_to: ReportTo = None,
@@ -99,15 +113,18 @@ def dev(
     if context.invoked_subcommand is not None:
         _check_nothing_given(context)
         return 0
+    from cli.console import check_is_installed
     from runtime.config.node import check_key
 
     if combined and (controllers is not None or brokers is not None):
         raise UsageError("--combined is one node: leave --controllers and --brokers out")
+    if console:
+        check_is_installed()
     chosen = key_values(settings or (), "--set")
     for name in chosen:
         check_key(name)
     chosen_nodes = None if combined else (controllers or DEFAULT_NODES, brokers or DEFAULT_NODES)
-    arguments = _arguments(directory, chosen_nodes, base_port, secure, settings or ())
+    arguments = _arguments(directory, chosen_nodes, base_port, secure, console, settings or ())
     if detach:
         return start_detached(directory, arguments)
     from chaos.process_cluster import ProcessCluster
@@ -123,9 +140,17 @@ def dev(
     )
     from cli.dev.running import own_detached, own_in_foreground
 
+    beside = _console(base_port) if console else None
     if report_to is not None:
-        return own_detached(cluster, arguments, report_to)
-    return own_in_foreground(cluster, arguments)
+        return own_detached(cluster, beside, arguments, report_to)
+    return own_in_foreground(cluster, beside, arguments)
+
+
+def _console(base_port: int) -> DevConsole:
+    """Its packages need not be installed, so its code is imported only where it is asked for."""
+    from cli.dev.console import DevConsole
+
+    return DevConsole(base_port + CONSOLE_OFFSET if base_port else 0)
 
 
 def _arguments(
@@ -133,6 +158,7 @@ def _arguments(
     nodes: tuple[int, int] | None,
     base_port: int,
     secure: bool,
+    console: bool,
     settings: Sequence[str],
 ) -> list[str]:
     """The arguments with which ``stele dev`` starts the same cluster, from any directory."""
@@ -143,6 +169,8 @@ def _arguments(
         arguments += ["--controllers", str(nodes[0]), "--brokers", str(nodes[1])]
     if secure:
         arguments.append("--secure")
+    if console:
+        arguments.append("--console")
     for setting in settings:
         arguments += ["--set", setting]
     return arguments

@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from cli import main
+from cli.console import fresh_settings
 
 DEAD = "127.0.0.1:1"
 
@@ -31,6 +32,15 @@ def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) ->
     assert said.count("\n") == 1
     assert f"127.0.0.1:{port}" in said
     assert "--port" in said
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])
+def test_the_printed_address_is_one_that_a_browser_can_call(host: str) -> None:
+    settings = fresh_settings(host, 8088, DEAD, {})
+    assert settings.address.startswith("http://127.0.0.1:8088/")
+    assert not settings.is_own_host("0.0.0.0:8088")
+    proxied = fresh_settings(host, 8088, DEAD, {}, allowed_hosts=["stele.example"])
+    assert proxied.address.startswith("http://stele.example:8088/")
 
 
 @pytest.mark.processes

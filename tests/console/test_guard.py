@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.routing import Mount, Route
 
-from cli.console import settings_of_command
+from cli.console import fresh_settings
 from console import pages
 from console.app import build
 from console.settings import host_in_address, is_loopback
@@ -247,7 +247,7 @@ async def test_static_files_are_those_of_one_directory(guarded: Browser, path: s
 )
 async def test_a_proxy_with_tls_passes_its_host_on(host: str, expected: int) -> None:
     allowed = ["Console.example", "console.example:9443", "2001:db8::1"]
-    made = settings_of_command("127.0.0.1", 8088, allowed, False, "127.0.0.1:1", 1.0)
+    made = fresh_settings("127.0.0.1", 8088, "127.0.0.1:1", {}, allowed_hosts=allowed)
     settings = console_settings(host_names=made.host_names, proxied_hosts=made.proxied_hosts)
     async with browser(settings, FakeClients(settings, NoCluster())) as console:
         headers = {"host": host, "cookie": f"stele_console_8088={KEY}"}

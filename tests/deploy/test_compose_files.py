@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from cli.main import app
 from node.node_facts import read_facts
 from node.start_checks import check_start
 from runtime.config.node import check_key, from_settings, load
@@ -26,11 +28,19 @@ def services(name: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def nodes_of(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: each
+        for name, each in found.items()
+        if each["image"] == "stele:latest" and "profiles" not in each
+    }
+
+
 @pytest.mark.parametrize(("name", "nodes"), [("compose.yaml", 6), ("compose.single.yaml", 1)])
 def test_nodes_accept_their_settings(name: str, nodes: int) -> None:
-    own = [each for each in services(name).values() if each["image"] == "stele:latest"]
+    own = nodes_of(services(name))
     assert len(own) == nodes
-    for service in own:
+    for service in own.values():
         settings = {
             key.removeprefix("STELE_").lower().replace("_", "."): str(value)
             for key, value in service["environment"].items()
@@ -47,8 +57,8 @@ def test_nodes_accept_their_settings(name: str, nodes: int) -> None:
 def test_nodes_accept_their_settings_when_they_are_secure() -> None:
     """The second file is laid over the first. Docker's own variables are escaped in it."""
     plain, secure = services("compose.yaml"), services("compose.secure.yaml")
-    nodes = [name for name, each in plain.items() if each["image"] == "stele:latest"]
-    assert sorted(set(secure) - set(nodes)) == ["prepare", "users"]
+    nodes = nodes_of(plain)
+    assert sorted(set(secure) - set(nodes)) == ["console", "prepare", "users"]
     for name in nodes:
         environment = {**plain[name]["environment"], **secure[name]["environment"]}
         environment.pop("STELE_CLUSTER_ID")
@@ -73,8 +83,7 @@ def test_secure_nodes_take_the_certificates_that_are_made_for_them(
     """Each of them finds its addresses, its number and its principal in its certificate."""
     plain, secure = services("compose.yaml"), services("compose.secure.yaml")
     prepare(tmp_path, secure["prepare"]["environment"]["NODES"])
-    names = [name for name in plain if plain[name]["image"] == "stele:latest"]
-    for name in names:
+    for name in nodes_of(plain):
         environment = {**plain[name]["environment"], **secure[name]["environment"]}
         environment.pop("STELE_CLUSTER_ID")
         told = {key: str(value).replace("$$", "$") for key, value in environment.items()}
@@ -135,3 +144,24 @@ def test_sparks_workers_and_jobs_know_the_master() -> None:
     assert defaults["spark.master"] == master
     assert defaults["spark.driver.host"] == addresses["spark-master"]
     assert (DEPLOY.parent / members["spark-master"]["build"]["dockerfile"]).is_file()
+
+
+def test_the_console_understands_its_command_and_finds_the_brokers() -> None:
+    plain, secure = services("compose.yaml"), services("compose.secure.yaml")
+    (console,) = of_profile("console").values()
+    name, *arguments = console["command"]
+    command = typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
+    options = command.make_context(name, [*arguments]).params
+    assert options["listen_elsewhere"]
+    assert console["ports"] == [f"127.0.0.1:{options['port']}:{options['port']}"]
+    servers = console["environment"]["STELE_BOOTSTRAP_SERVER"].split(",")
+    internal = [
+        each["environment"]["STELE_ADVERTISED_LISTENERS"].partition("INTERNAL://")[2].split(",")[0]
+        for each in nodes_of(plain).values()
+        if each["environment"]["STELE_PROCESS_ROLES"] == "broker"
+    ]
+    assert servers == internal
+    config = Path(secure["console"]["environment"]["STELE_COMMAND_CONFIG"])
+    (mount,) = secure["console"]["volumes"]
+    assert mount == f"security:{config.parent}:ro"
+    assert f'"$home/{config.name}"' in (DEPLOY / "secure").read_text()
