@@ -97,9 +97,7 @@ def test_a_secure_cluster_shows_its_users_in_the_console(tmp_path: Path) -> None
 def test_the_console_ends_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     assert stele("dev", "--detach", "--console", *COMBINED, "--dir", str(directory)).returncode == 0
-    address = json.loads(stele("dev", "status", "--dir", str(directory), "--json").stdout)[
-        "console"
-    ]
+    address = status_of(directory, 0)["console"]
     assert not is_closed(address)
     assert stele("dev", "stop", "--kill", "--dir", str(directory)).returncode == 0
     assert is_closed(address)
