@@ -16,6 +16,7 @@ recovery point are right, and recovery makes those above it anew.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from stele.world import Buffer
 from storage.cold_range import ColdRange
 from storage.errors import CorruptLogError
 from storage.index_file import write_entries
-from world.disk import Disk
+from world.disk import Disk, File
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION: Final = 0
@@ -140,16 +141,6 @@ class TxnIndex:
         self._entries = entries
         self._begun = []
 
-    def entries_now(self, disk: Disk) -> Sequence[AbortedTransaction]:
-        """As ``entries``, waiting for the device."""
-        if not self.is_present:
-            return ()
-        if self._entries is None:
-            entries = self._decoded(disk.read_file(self.path))
-            self._hold(entries)
-            return entries
-        return self._entries
-
     def _decoded(
         self, data: Buffer, before: AbortedTransaction | None = None
     ) -> list[AbortedTransaction]:
@@ -205,10 +196,9 @@ class TxnIndex:
         return CorruptLogError(self.path, position=0, offset=-1, reason=reason)
 
     def drop_last(self, disk: Disk) -> None:
-        """Remove the entry that was added last. It is not synced. Raises OSError."""
-        entries = list(self.entries_now(disk))[:-1]
-        write_entries(disk, self.path, len(entries) * ENTRY_SIZE, b"")
-        self._hold(entries)
+        """Remove the entry that was added last. The file is not synced. Raises CorruptLogError,
+        OSError."""
+        self._cut(disk, self._size_bytes(disk) // ENTRY_SIZE - 1)
 
     def create(self, disk: Disk, entries: Sequence[AbortedTransaction]) -> None:
         """Make the file of a compacted segment, also without entries. It is not synced. Raises
@@ -238,16 +228,31 @@ class TxnIndex:
         changed: then it must be synced. Raises OSError."""
         if not self.is_present:
             return False
-        # The sound entries are the beginning of the file, so nothing is written: the disk may be
-        # full.
-        entries = self.read_sound(disk, below=offset)
-        size = len(entries) * ENTRY_SIZE
-        if len(disk.read_file(self.path)) == size:
+        file = disk.open(self.path)
+        try:
+            size_bytes = file.size
+            kept = bisect_left(
+                range(size_bytes // ENTRY_SIZE), offset, key=lambda at: _marker_at(file, at)
+            )
+        finally:
+            file.close()
+        if kept * ENTRY_SIZE == size_bytes:
             return False
-        write_entries(disk, self.path, size, b"")
-        self._hold(entries)
+        self._cut(disk, kept)
         return True
+
+    def _cut(self, disk: Disk, kept: int) -> None:
+        """Keep the first entries. Nothing is written, since the disk may be full, and nothing is
+        decoded, since there may be many."""
+        write_entries(disk, self.path, kept * ENTRY_SIZE, b"")
+        self._hold(None if self._entries is None else self._entries[:kept])
 
     def unload(self) -> None:
         """Free the memory."""
         self._hold(None)
+
+
+def _marker_at(file: File, at: int) -> int:
+    """The offset of the marker of an entry, waiting for the device."""
+    _, _, _, marker_offset, _ = _ENTRY.unpack(file.read_now(at * ENTRY_SIZE, ENTRY_SIZE))
+    return int(marker_offset)

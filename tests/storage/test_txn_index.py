@@ -62,7 +62,7 @@ def test_what_no_log_writes_is_wrong(data: bytes) -> None:
 
 def test_without_a_file_nothing_was_aborted() -> None:
     disk, index = MemoryDisk(), TxnIndex(PATH)
-    assert index.entries(disk) == index.entries_now(disk) == ()
+    assert index.entries(disk) == ()
     assert index.read_sound(disk, below=100) == []
     assert not index.truncate_to(disk, 0)
     assert not disk.exists(PATH)
@@ -108,8 +108,6 @@ def test_a_wrong_file_is_corrupt() -> None:
     with pytest.raises(CorruptLogError):
         index.entries(disk)
     with pytest.raises(CorruptLogError):
-        index.entries_now(disk)
-    with pytest.raises(CorruptLogError):
         index.append(disk, TWO)
     assert disk.read_file(PATH) == encode_aborted([ONE]) + b"x"
 
@@ -139,11 +137,43 @@ def test_a_truncation_removes_markers_that_are_gone() -> None:
     assert disk.read_file(PATH) == b""
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_the_entry_that_came_last_can_go_again(is_loaded: bool) -> None:
+    disk, index = on_disk(ONE, TWO)
+    if is_loaded:
+        index.entries(disk)
+    index.append(disk, THREE)
+    index.drop_last(disk)
+    assert decode_aborted(disk.read_file(PATH)) == index.entries(disk) == [ONE, TWO]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 70_000, 99_999, 100_000])
+def test_a_cut_of_a_large_index_reads_a_few_entries(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, index = on_disk(*many(100_000))
+    reads: list[int] = []
+    read_now = MemoryFile.read_now
+
+    def counted(self: MemoryFile, position: int, size: int) -> bytes | bytearray:
+        reads.append(size)
+        return read_now(self, position, size)
+
+    monkeypatch.setattr(MemoryFile, "read_now", counted)
+    assert index.truncate_to(disk, 2 * kept + 1) == (kept < 100_000)
+    if kept == 100_000:
+        index.drop_last(disk)
+    assert len(reads) <= 18
+    assert set(reads) == {ENTRY_SIZE}
+    assert disk.open(PATH).size == min(kept, 99_999) * ENTRY_SIZE
+
+
 def test_what_is_not_in_memory_is_warmed_first() -> None:
     disk, index = on_disk(ONE, TWO)
     disk.cold = True
     assert index.entries(disk) == ColdRange(PATH, 0, 2 * ENTRY_SIZE)
-    assert index.entries_now(disk) == [ONE, TWO]
+    disk.cold = False
+    assert index.entries(disk) == [ONE, TWO]
     assert index.entries(disk) == [ONE, TWO]
 
 
@@ -199,12 +229,23 @@ def change_by_truncation(index: TxnIndex, disk: MemoryDisk) -> None:
     index.truncate_to(disk, 9)
 
 
+def change_by_retreat(index: TxnIndex, disk: MemoryDisk) -> None:
+    index.drop_last(disk)
+
+
 def change_by_replacement(index: TxnIndex, disk: MemoryDisk) -> None:
     index.replace_behind(disk, many(2), [AbortedTransaction(7, 10, 11, 12)])
 
 
 @pytest.mark.parametrize(
-    "change", [change_by_append, change_by_truncation, change_by_replacement, TxnIndex.unload]
+    "change",
+    [
+        change_by_append,
+        change_by_truncation,
+        change_by_retreat,
+        change_by_replacement,
+        TxnIndex.unload,
+    ],
 )
 def test_a_change_between_two_slices_is_seen(change: Any) -> None:
     disk, index = on_disk(*many(2 * SLICE_ENTRIES))
@@ -233,5 +274,5 @@ def test_entries_that_stay_are_not_written_again(
     assert index.replace_behind(disk, [ONE], [TWO])
     assert decode_aborted(disk.read_file(PATH)) == [ONE, TWO]
     assert sizes == ([ENTRY_SIZE] if tail else [])
-    assert index.entries_now(disk) == [ONE, TWO]
+    assert index.entries(disk) == [ONE, TWO]
     assert not index.replace_behind(disk, [ONE], [TWO])
