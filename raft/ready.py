@@ -97,9 +97,8 @@ class SnapshotPiece:
 @dataclass(slots=True)
 class Ready:
     pieces: list[SnapshotPiece] = field(default_factory=list)
-    install: SnapshotId | None = (
-        None  # checked before; the log is empty then, and begins at its end
-    )
+    install: SnapshotId | None = None
+    """It was checked before. The log is empty then, and begins at its end."""
     truncate_to: int | None = None
     append: list[Batch] = field(default_factory=list)
     hard_state: HardState | None = None

@@ -76,16 +76,21 @@ class Recompression:
         target: Compression,
         done: Done,
     ) -> None:
+        done(await self._outcome(config, batch, header, target))
+
+    async def _outcome(
+        self, config: TopicConfig, batch: Buffer, header: BatchHeader, target: Compression
+    ) -> Recompressed | ApiError:
         try:
-            done(await self._recompressed(config, batch, header, target))
+            return await self._recompressed(config, batch, header, target)
         except ApiError as error:
-            done(error)
+            return error
         except OSError as error:
             # Producers send it again.
-            done(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"it was not compressed anew: {error}"))
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"it was not compressed anew: {error}")
         except Exception:
             logger.exception("a batch cannot be compressed anew")
-            done(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def _recompressed(
         self, config: TopicConfig, batch: Buffer, header: BatchHeader, target: Compression

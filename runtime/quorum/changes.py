@@ -18,9 +18,7 @@ from stele.ids import encode_uuid
 _log = logging.getLogger(__name__)
 
 TRANSFER_TIMEOUT_FACTOR = 5  # times the election timeout: to catch up, and for an election or two
-OUTCOME_TIMEOUT_FACTOR = (
-    5  # times the election timeout: time for the next leader to settle a begun change
-)
+OUTCOME_TIMEOUT_FACTOR = 5  # times the election timeout: for the next leader to settle a change
 
 _UNDONE = "leadership was lost before the change was committed: nothing changed. Ask again"
 _UNKNOWN = (

@@ -22,9 +22,8 @@ from stele.world import RpcError
 BROKER_ID: Final = 900
 _REGISTER: Final = "/stele.v1.Controller/RegisterBroker"
 _TIMEOUT_S: Final = 2.0
-_REPEATED: Final = (
-    4  # requests of so many processes are repeated: fewer than a controller remembers
-)
+_REPEATED: Final = 4
+"""Requests of so many processes are repeated: fewer than a controller remembers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,19 +215,24 @@ class Packing:
         return self.size, bytes(self.size)
 
 
-@pytest.mark.parametrize(("size", "fits"), [(100, True), (101, False)])
-async def test_a_batch_may_have_as_many_bytes_as_its_topic_takes(size: int, fits: bool) -> None:
-    batch = batch_of(Compression.NONE)
+def lz4(room: int) -> TopicConfig:
+    """Of a topic whose batches may have ``room`` bytes of records."""
     config = SimpleNamespace(
         compression_type="lz4",
-        max_message_bytes=wire.HEADER_SIZE + 100,
+        max_message_bytes=wire.HEADER_SIZE + room,
         compression_gzip_level=1,
         compression_lz4_level=1,
         compression_zstd_level=1,
     )
+    return cast(TopicConfig, config)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(100, True), (101, False)])
+async def test_a_batch_may_have_as_many_bytes_as_its_topic_takes(size: int, fits: bool) -> None:
+    batch = batch_of(Compression.NONE)
     made: asyncio.Future[Recompressed | ApiError] = asyncio.get_running_loop().create_future()
     Recompression(cast(Compute, Packing(size))).begin(
-        cast(TopicConfig, config), batch, wire.read_header(batch), Compression.LZ4, made.set_result
+        lz4(room=100), batch, wire.read_header(batch), Compression.LZ4, made.set_result
     )
     found = await made
     if fits:
@@ -236,3 +241,21 @@ async def test_a_batch_may_have_as_many_bytes_as_its_topic_takes(size: int, fits
     else:
         assert isinstance(found, ApiError)
         assert found.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_an_outcome_is_told_once_though_its_receiver_fails() -> None:
+    batch = batch_of(Compression.NONE)
+    told: list[Recompressed | ApiError] = []
+    failures: list[object] = []
+
+    def done(outcome: Recompressed | ApiError) -> None:
+        told.append(outcome)
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    recompression = Recompression(cast(Compute, Packing(100)))
+    recompression.begin(lz4(room=100), batch, wire.read_header(batch), Compression.LZ4, done)
+    await until(lambda: bool(failures))
+    assert [type(each) for each in told] == [Recompressed]
+    assert [type(each) for each in failures] == [ApiError]
