@@ -38,7 +38,7 @@ Seconds = Annotated[
     typer.Option(
         "--seconds",
         min=1,
-        help="Seconds during which drills with a chain kill processes (default 60).",
+        help="Seconds during which drills with a chain or a queue kill processes (default 60).",
     ),
 ]
 PerS = Annotated[
@@ -233,8 +233,11 @@ def _chain(
 
     given = {"seconds": seconds, "per_s": per_s, "clients": clients}
     fields = {name: value for name, value in given.items() if value is not None}
-    if fields and not any(drill.expectations.chain for drill in chosen):
-        names = ", ".join("--" + name.replace("_", "-") for name in fields)
+    has_chain = any(drill.expectations.chain for drill in chosen)
+    has_queue = any(drill.expectations.delivery_limit for drill in chosen)
+    refused = [name for name in fields if not has_chain and not (has_queue and name == "seconds")]
+    if refused:
+        names = ", ".join("--" + name.replace("_", "-") for name in refused)
         raise UsageError(f"{names}: only for exactly-once-chain")
     if clients is not None and clients not in CLIENTS:
         raise UsageError(f"--clients {clients!r} is neither stele nor confluent")

@@ -64,6 +64,9 @@ class Expectations:
     """Records went through a chain of transactions, and each must have come out once."""
     drain_ms: float | None = None
     """From the end of the writing until the last acknowledged record is out of the chain."""
+    delivery_limit: int = 0
+    """Workers of a share group process the topic, and it delivers a record so often at most. 0:
+    there is no such group."""
     group_outage_ms: float | None = None
     """The longest time in which a group processed nothing of a partition that had records."""
 
@@ -211,6 +214,33 @@ class Chained:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivered:
+    """A worker of the share group has got a record. ``count``: its deliveries, as the leader says.
+    ``asked_ms``: when the worker began to wait for records."""
+
+    at_ms: float
+    worker: str
+    partition: int
+    offset: int
+    producer: str
+    number: int
+    count: int
+    asked_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A worker's acknowledgement was answered. ``outcome``: ACCEPT or RELEASE, or the error's
+    name."""
+
+    at_ms: float
+    worker: str
+    partition: int
+    offset: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hop:
     """A hop of the chain has ended a transaction. ``outcome``: committed, aborted, or again: its
     clients began anew."""
@@ -236,6 +266,8 @@ Event = (
     | Zombie
     | Chained
     | Hop
+    | Delivered
+    | Settled
 )
 
 _KINDS: Final[dict[str, type[Event]]] = {
@@ -251,6 +283,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
     "zombie": Zombie,
     "chained": Chained,
     "hop": Hop,
+    "delivered": Delivered,
+    "settled": Settled,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 

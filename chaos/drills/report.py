@@ -9,6 +9,7 @@ from typing import Any
 from chaos.drills.chain.findings import ChainFindings
 from chaos.drills.history import Header, History
 from chaos.drills.outages import Outage
+from chaos.drills.queue.findings import QueueFindings
 from chaos.drills.verdict import Verdict
 
 Row = tuple[str, str]
@@ -29,6 +30,7 @@ def as_json(history: History, verdict: Verdict) -> dict[str, Any]:
         },
         "times": dataclasses.asdict(verdict.times),
         "chain": None if verdict.chain is None else dataclasses.asdict(verdict.chain),
+        "queue": None if verdict.queue is None else dataclasses.asdict(verdict.queue),
         "steps": [
             {"at_ms": step.at_ms, "phase": step.phase, "text": step.text}
             for step in history.steps(
@@ -80,6 +82,13 @@ def cost_rows(history: History, verdict: Verdict) -> Iterator[Row]:
     yield "elections of controllers", str(times.quorum_elections)
     if verdict.chain is not None:
         yield from _chain_rows(verdict.chain)
+    if verdict.queue is not None:
+        yield from _queue_rows(verdict.queue)
+
+
+def _queue_rows(found: QueueFindings) -> Iterator[Row]:
+    yield "deliveries to workers", f"{found.deliveries}, of which again: {found.again}"
+    yield "poison", str(found.poison)
 
 
 def _chain_rows(found: ChainFindings) -> Iterator[Row]:

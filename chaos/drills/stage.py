@@ -18,6 +18,7 @@ from chaos.drills.cluster import DrillCluster
 from chaos.drills.history import Phase, Step
 from chaos.drills.member import MemberProcess
 from chaos.drills.observer import Observer
+from chaos.drills.queue.crew import Crew, How
 from chaos.drills.recorder import Recorder
 from chaos.drills.workload import Reader, Writer, probe
 from chaos.drills.zombie import WaitingRequests
@@ -74,6 +75,7 @@ class Stage:
         self.members: list[MemberProcess] = []
         self._chain_options = chain
         self._chain: Chain | None = None
+        self._crew: Crew | None = None
         self._is_ended = False
 
     # ---------------------------------------------------------------------------- phases
@@ -224,6 +226,32 @@ class Stage:
         self.step("fault", f"kill -9 {member.label} of the group")
         await member.kill()
 
+    # ------------------------------------------------------------------------------ queue
+
+    @property
+    def seconds(self) -> float:
+        """How long processes are killed."""
+        return self._chain_options.seconds
+
+    async def start_crew(self, how: How) -> Crew:
+        """Let workers process the topic as a share group."""
+        bootstrap = self.cluster.bootstrap_servers
+        self._crew = Crew(bootstrap, f"{self.topic}-workers", self.topic, self._recorder, how)
+        await self._crew.start(self._admin)
+        return self._crew
+
+    async def crew_is_done(self, crew: Crew, within_s: float) -> None:
+        """Wait until the workers have nothing left to do."""
+
+        async def is_done() -> bool:
+            return await crew.is_drained(self._admin)
+
+        await self.until(is_done, "every record of the queue is done", within_s)
+
+    async def replicated(self) -> None:
+        """Wait until nothing of the topic is missing."""
+        await self.until(self._is_whole, "all replicas are in sync")
+
     # ------------------------------------------------------------------------------ chain
 
     async def start_chain(self, offsets: Literal["inside", "outside"]) -> Chain:
@@ -274,6 +302,8 @@ class Stage:
         """End all processes of clients."""
         for member in self.members:
             await member.stop()
+        if self._crew is not None:
+            await self._crew.stop()
         if self._chain is not None:
             await self._chain.stop()
         if self._own_admin is not None:

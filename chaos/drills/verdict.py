@@ -9,6 +9,7 @@ from chaos.drills.chain.findings import ChainFindings, find_chain
 from chaos.drills.findings import Findings, find
 from chaos.drills.history import FINAL, Acked, Failed, History, Read, Zombie
 from chaos.drills.outages import Outage, Times, measure
+from chaos.drills.queue.findings import QueueFindings, find_queue
 
 _SHOWN = 3
 PROBE = "probe"
@@ -26,12 +27,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``chain``: None if the history has no chain of transactions."""
+    """``chain``, ``queue``: None if the history has no chain of transactions, no share group."""
 
     checks: tuple[Check, ...]
     findings: Findings
     times: Times
     chain: ChainFindings | None = None
+    queue: QueueFindings | None = None
 
     @property
     def green(self) -> bool:
@@ -45,14 +47,16 @@ class Verdict:
 def judge(history: History) -> Verdict:
     """Derive the verdict from the history alone."""
     findings, times, chain = find(history), measure(history), find_chain(history)
+    queue = find_queue(history)
     checks = (
         *_course(history, times),
         *_records(history, findings),
         *_chain(history, chain),
+        *_queue(history, queue),
         *_reactions(history, times),
         *_budgets(history, times),
     )
-    return Verdict(checks, findings, times, chain)
+    return Verdict(checks, findings, times, chain, queue)
 
 
 def _course(history: History, times: Times) -> Iterator[Check]:
@@ -105,6 +109,22 @@ def _chain(history: History, found: ChainFindings | None) -> Iterator[Check]:
         name = f"all records are out {drain_ms / 1000:g} s after the writing ended"
         told = "some never came out" if drained is None else f"{drained:.0f} ms"
         yield Check(name, drained is not None and drained <= drain_ms, told)
+
+
+def _queue(history: History, found: QueueFindings | None) -> Iterator[Check]:
+    limit = history.header.expectations.delivery_limit
+    if not limit:
+        return
+    if found is None:
+        yield Check("workers processed records", False, "none")
+        return
+    told = f"{found.records} acknowledged, {found.deliveries} deliveries, {found.again} again"
+    yield Check("workers processed records", found.records > 0, told)
+    yield Check("some records were poison", found.poison > 0, str(found.poison))
+    yield _none("every acknowledged record was processed", found.lost)
+    yield _none("no record was delivered after its acceptance was answered", found.undone)
+    yield _none(f"no record was delivered more than {limit} times", found.excessive)
+    yield _none(f"no poison was given up before delivery {limit}", found.untried)
 
 
 def _reactions(history: History, times: Times) -> Iterator[Check]:

@@ -1,0 +1,1 @@
+"""A share group whose workers are killed."""
