@@ -68,9 +68,9 @@ def find_queue(history: History) -> QueueFindings | None:
 def _undone(history: History, delivered: dict[_Place, list[Delivered]]) -> Iterable[Named]:
     """A worker that asked before the answer may have got the record before it."""
     accepted: dict[_Place, float] = {}
-    for each in history.of(Settled):
-        if each.outcome == ACCEPTED:
-            accepted.setdefault((each.partition, each.offset), each.at_ms)
+    for answer in history.of(Settled):
+        if answer.outcome == ACCEPTED:
+            accepted.setdefault((answer.partition, answer.offset), answer.at_ms)
     for place, at_ms in accepted.items():
         for each in delivered.get(place, ()):
             if each.asked_ms > at_ms:

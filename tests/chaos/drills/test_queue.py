@@ -32,7 +32,10 @@ def with_queue(*more: Event) -> History:
             ]
     for count in range(1, LIMIT + 1):
         events += [got(910 + count, 10, POISON, count, 905), Settled(915, "w", 0, 10, "RELEASE")]
-    names = [Acked(900, "writer1", 0, POISON, 10), Read(1100, "final", 0, 10, "writer1", POISON)]
+    names: list[Event] = [
+        Acked(900, "writer1", 0, POISON, 10),
+        Read(1100, "final", 0, 10, "writer1", POISON),
+    ]
     sent = dataclasses.replace(next(green(MET).of(Sent)), number=POISON)
     return dataclasses.replace(green(MET), events=(*events, sent, *names, *more))
 
