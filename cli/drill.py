@@ -235,9 +235,11 @@ def _chain(
     fields = {name: value for name, value in given.items() if value is not None}
     has_chain = any(drill.expectations.chain for drill in chosen)
     has_queue = any(drill.expectations.delivery_limit for drill in chosen)
-    refused = [name for name in fields if not has_chain and not (has_queue and name == "seconds")]
-    if refused:
-        names = ", ".join("--" + name.replace("_", "-") for name in refused)
+    if seconds is not None and not (has_chain or has_queue):
+        raise UsageError("--seconds: only for exactly-once-chain and queue")
+    of_chain = [name for name in fields if name != "seconds"]
+    if of_chain and not has_chain:
+        names = ", ".join("--" + name.replace("_", "-") for name in of_chain)
         raise UsageError(f"{names}: only for exactly-once-chain")
     if clients is not None and clients not in CLIENTS:
         raise UsageError(f"--clients {clients!r} is neither stele nor confluent")

@@ -15,20 +15,21 @@ _DELIVERY_LIMIT: Final = 3
 _LOCK_MS: Final = 2_000
 _FLOWS_S: Final = 60.0
 _DRAIN_S: Final = 120.0
+_VICTIMS: Final = ("worker", "worker", "worker", "leader")
 _AWAY_S: Final = (0.2, 2.0)
 """How long a killed process is away, and how long nothing is killed after it is back."""
 
 
 async def queue(stage: Stage) -> None:
-    await _queue(stage, "careful", ("worker", "worker", "worker", "leader"))
+    await _queue(stage, "careful")
 
 
 async def accepted_first(stage: Stage) -> None:
-    """Workers alone are enough: one that is killed loses what it has accepted."""
-    await _queue(stage, "hasty", ("worker",))
+    """A worker that is killed loses what it has accepted and not processed."""
+    await _queue(stage, "hasty")
 
 
-async def _queue(stage: Stage, how: How, victims: tuple[str, ...]) -> None:
+async def _queue(stage: Stage, how: How) -> None:
     crew = await stage.start_crew(how)
 
     async def flows() -> bool:
@@ -41,7 +42,7 @@ async def _queue(stage: Stage, how: How, victims: tuple[str, ...]) -> None:
     turn: list[str] = []
     while loop.time() < until:
         # Each kind of victim once, in another order, and then each again.
-        turn = turn or stage.rng.sample(victims, len(victims))
+        turn = turn or stage.rng.sample(_VICTIMS, len(_VICTIMS))
         await _kill_one(stage, crew, turn.pop())
         await stage.hold(stage.rng.uniform(*_AWAY_S))
     await stage.whole()

@@ -47,6 +47,11 @@ def test_errors_are_one_line_that_says_what_to_do(
         (["run"], "which drill? Name some, or give --all"),
         (["run", "leader-killed", "--all"], "give names of drills or --all, not both"),
         (["run", "leader-killed", "--cluster", "k8s"], "'k8s' is neither process nor compose"),
+        (
+            ["run", "leader-killed", "--seconds", "9"],
+            "--seconds: only for exactly-once-chain and queue",
+        ),
+        (["run", "queue", "--per-s", "9"], "--per-s: only for exactly-once-chain"),
     ],
 )
 def test_the_exit_status_shows_a_wrong_command_line(

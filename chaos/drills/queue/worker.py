@@ -26,6 +26,9 @@ from stele.records import AcknowledgeType, ShareRecord
 _POLL_MS: Final = 500
 _MOST: Final = 20
 _AFTER_AN_ERROR_S: Final = 0.2
+_WORK_S: Final = 0.05
+"""How long the work with the records of a poll takes. A worker that is killed most likely dies in
+it."""
 
 
 class Worker:
@@ -61,7 +64,7 @@ class Worker:
         records = await consumer.poll(timeout_ms=_POLL_MS)
         if self._is_hasty:
             self._say(consumer, records)
-            await asyncio.sleep(0.05)  # the time in which it dies with records that it accepted
+            await self._work(records)
         for each in records:
             producer, number = name_of(each.value)
             _print(
@@ -72,7 +75,12 @@ class Worker:
                 }
             )
         if not self._is_hasty:
+            await self._work(records)
             self._say(consumer, records)
+
+    async def _work(self, records: list[ShareRecord]) -> None:
+        if records:
+            await asyncio.sleep(_WORK_S)
 
     def _say(self, consumer: ShareConsumer, records: list[ShareRecord]) -> None:
         for each in records:

@@ -43,3 +43,16 @@ def test_a_killed_leader_loses_nothing_and_everything_planted_is_found(
     verdicts = [row[:2] for row in rows if row and row[0] in ("leader-killed", "lossy")]
     assert verdicts[:2] == [["leader-killed", "green"], ["lossy", "RED"]]
     assert ["leader-killed", "write", "outage", "2"] in [row[:4] for row in rows], "of two runs"
+
+
+def test_a_queue_keeps_its_promises_while_workers_and_leaders_are_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A drill of a few seconds: the first four victims are three workers and a leader."""
+    asked = ["drill", "run", "queue", "--seconds", "5", "--dir", str(tmp_path), "--json"]
+    assert run(asked) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["green"]
+    assert told["queue"]["records"] > 100
+    assert told["queue"]["poison"] > 0
+    assert told["queue"]["deliveries"] > told["queue"]["records"]
