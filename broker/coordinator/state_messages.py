@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from broker.coordinator.share.letter_plans import decode_letters, encode_letters
 from broker.coordinator.share.types import (
     NO_COUNT,
     ForgetRequest,
@@ -21,8 +22,8 @@ from broker.coordinator.share.types import (
     SummaryRequest,
     WriteRequest,
 )
-from broker.share.values import RecordState, StateBatch
-from stele.errors import ErrorCode
+from broker.share.values import LetterPlan, RecordState, StateBatch
+from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import Api, Struct
 from stele.wire.kafka.messages import delete_share_group_state as delete
 from stele.wire.kafka.messages import initialize_share_group_state as initialize
@@ -98,6 +99,9 @@ class StateApi(NamedTuple):
         }
 
 
+_STATES: Final = {int(each): each for each in RecordState if each is each.kafka_state}
+
+
 def _outcome(result: Any) -> StateAnswer:
     try:
         error = ErrorCode(result.error_code)
@@ -107,17 +111,30 @@ def _outcome(result: Any) -> StateAnswer:
 
 
 def _batch(told: Any) -> StateBatch:
-    return StateBatch(
-        told.first_offset, told.last_offset, _state(told.delivery_state), told.delivery_count
-    )
+    state = _state(told.delivery_state)
+    if told.rejected and state is RecordState.ARCHIVING:
+        state = RecordState.ARCHIVING_REJECTED
+    return StateBatch(told.first_offset, told.last_offset, state, told.delivery_count)
+
+
+def _fields(batch: StateBatch) -> tuple[int, int, int, int, bool]:
+    """Those of a batch of a message."""
+    first, last, state, count = batch
+    is_rejected = state is RecordState.ARCHIVING_REJECTED
+    return first, last, RecordState.ARCHIVING if is_rejected else state, count, is_rejected
+
+
+def _letters(told: write.PartitionData | read.PartitionResult) -> LetterPlan | None:
+    """Raises ApiError INVALID_REQUEST."""
+    try:
+        return decode_letters(bytes(told.letters)) if told.letters else None
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _state(number: int) -> RecordState:
     """An unknown number becomes a state that is never persisted, so the coordinator refuses it."""
-    try:
-        return RecordState(number)
-    except ValueError:
-        return RecordState.ACQUIRED
+    return _STATES.get(number, RecordState.ACQUIRED)
 
 
 # ------------------------------------------------------------------------------- the five of them
@@ -139,6 +156,7 @@ def _write(
         told.start_offset,
         told.delivery_complete_count,
         batches,
+        _letters(told),
     )
 
 
@@ -149,7 +167,8 @@ def _write_partition(request: WriteRequest) -> write.PartitionData:
         request.leader_epoch,
         request.start_offset,
         request.complete_count,
-        [write.StateBatch(*each) for each in request.batches],
+        [write.StateBatch(*_fields(each)) for each in request.batches],
+        b"" if request.letters is None else encode_letters(request.letters),
     )
 
 
@@ -158,7 +177,9 @@ def _read_result(number: int, answer: StateAnswer) -> read.PartitionResult:
     if answer.state is not None:
         result.state_epoch = answer.state.state_epoch
         result.start_offset = answer.state.start_offset
-        result.state_batches = [read.StateBatch(*each) for each in answer.state.batches]
+        result.state_batches = [read.StateBatch(*_fields(each)) for each in answer.state.batches]
+        if answer.state.letters is not None:
+            result.letters = encode_letters(answer.state.letters)
     return result
 
 
@@ -168,6 +189,7 @@ def _read_answer(result: read.PartitionResult) -> StateAnswer:
         result.state_epoch,
         start_offset=result.start_offset,
         batches=tuple(map(_batch, result.state_batches)),
+        letters=_letters(result),
     )
     return _outcome(result) if result.error_code else StateAnswer(ErrorCode.NONE, None, state)
 

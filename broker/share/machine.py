@@ -13,6 +13,7 @@ from broker.share.values import (
     AcknowledgeType,
     Acquired,
     DeliveryEnd,
+    LetterPlan,
     Limits,
     ReadBatch,
     RecordState,
@@ -25,6 +26,7 @@ from stele.errors import ApiError, ErrorCode
 
 _AVAILABLE, _ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 _ACKNOWLEDGED, _ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+_ARCHIVING, _REJECTED = RecordState.ARCHIVING, RecordState.ARCHIVING_REJECTED
 
 
 class SharePartition:
@@ -80,6 +82,11 @@ class SharePartition:
     def done_count(self) -> int:
         """Records from ``start_offset`` on that are done already (KIP-1226: delivery complete)."""
         return self._window.final_count
+
+    @property
+    def archiving_count(self) -> int:
+        """Records in the window whose dead letters are not written yet."""
+        return self._window.archiving_count
 
     @property
     def next_deadline_ms(self) -> int:
@@ -253,11 +260,14 @@ class SharePartition:
             return _ACKNOWLEDGED
         if kind is AcknowledgeType.RELEASE:
             return self._after_delivery(count)
-        return _ARCHIVED
+        is_rejected = kind is AcknowledgeType.REJECT
+        return _REJECTED if is_rejected and self.limits.has_dead_letters else _ARCHIVED
 
     def _after_delivery(self, count: int) -> RecordState:
         """The state of a record that was delivered in vain."""
-        return _AVAILABLE if count < self.limits.delivery_count_limit else _ARCHIVED
+        if count < self.limits.delivery_count_limit:
+            return _AVAILABLE
+        return _ARCHIVING if self.limits.has_dead_letters else _ARCHIVED
 
     def _write(self, batches: list[StateBatch], *, is_decision: bool) -> StateWrite | None:
         if not batches:
@@ -286,10 +296,40 @@ class SharePartition:
             ended += [
                 self._end_lock(each, now_ms)
                 for each in self._decided(number, first, last)
-                if each.lock_until_ms <= now_ms
+                if each.state is _ACQUIRED and each.lock_until_ms <= now_ms
             ]
             self._window.join(first, last)
         return self._settled(ended, now_ms)
+
+    # ------------------------------------------------------------------------------ dead letters
+
+    def letters_due(self, most: int) -> list[StateBatch]:
+        """The first records whose dead letters are not written yet, at most so many."""
+        due: list[StateBatch] = []
+        left = min(most, self.archiving_count)
+        for each in self._window:
+            if left <= 0:
+                break
+            if each.state.is_archiving and each.write < 0:
+                last = min(each.last, each.first + left - 1)
+                due.append(StateBatch(each.first, last, each.state, each.count))
+                left -= last - each.first + 1
+        return due
+
+    def archive(self, ranges: Iterable[tuple[int, int]], letters: LetterPlan | None) -> StateWrite:
+        """Their letters are written, or cannot be: they are done when the write is persisted.
+        ``letters`` is persisted with it. Records that have left the window are skipped."""
+        number = self._writes
+        decided: list[StateBatch] = []
+        for first, last in ranges:
+            if last < self._window.start_offset:
+                continue
+            for each in self._window.exactly(max(first, self._window.start_offset), last):
+                if each.state.is_archiving:
+                    each.write = number
+                    decided.append(StateBatch(each.first, each.last, _ARCHIVED, each.count))
+        write = self._write(decided, is_decision=True) or self.restate()
+        return write._replace(letters=letters)
 
     # ------------------------------------------------------------------------------ endings
 

@@ -13,11 +13,22 @@ class RecordState(enum.IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1  # never persisted
     ACKNOWLEDGED = 2
+    ARCHIVING = 3  # its deliveries are used up, and its dead letter is not written yet (KIP-1191)
     ARCHIVED = 4
+    ARCHIVING_REJECTED = 19  # as ARCHIVING, because a member has rejected it
 
     @property
     def is_final(self) -> bool:
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+    @property
+    def is_archiving(self) -> bool:
+        return self in (RecordState.ARCHIVING, RecordState.ARCHIVING_REJECTED)
+
+    @property
+    def kafka_state(self) -> RecordState:
+        """Kafka has one state ARCHIVING, and does not persist the reason."""
+        return RecordState.ARCHIVING if self.is_archiving else self
 
 
 class AcknowledgeType(enum.IntEnum):
@@ -84,12 +95,46 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
+class LetterPlan(NamedTuple):
+    """The dead letters that a share partition is writing: one record batch of one idempotent
+    producer. It is persisted before the batch is written.
+
+    Whoever leads the partition writes the same batch again, with the same producer id, sequence and
+    number of records. So the dead letter topic takes it for a duplicate if it has it already.
+    """
+
+    topic_id: bytes
+    """Of the dead letter topic."""
+    partition: int
+    producer_id: int
+    sequence: int
+    """Of the first letter of ``ranges``, or of the next letter."""
+    revision: int
+    """Rises with each write. The share coordinator keeps the plan of the highest revision, since a
+    write whose answer was lost may come after a later one."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """First and last offsets of the records whose letters are being written, ascending. Each of the
+    offsets is one letter. Empty: all letters are written."""
+
+    @property
+    def letter_count(self) -> int:
+        return sum(last - first + 1 for first, last in self.ranges)
+
+    @property
+    def finished(self) -> LetterPlan:
+        """The plan after its letters. The sequence after 2^31 - 1 is 0."""
+        sequence = (self.sequence + self.letter_count) & 0x7FFFFFFF
+        return self._replace(sequence=sequence, ranges=())
+
+
 class StateWrite(NamedTuple):
     """A change of the persisted state. The caller tells its outcome by ``number``."""
 
     number: int
     start_offset: int
     batches: tuple[StateBatch, ...]
+    letters: LetterPlan | None = None
+    """None: the plan stays as it is."""
 
 
 class Limits(NamedTuple):
@@ -103,6 +148,8 @@ class Limits(NamedTuple):
     """A released record is not delivered again for this time after its first delivery, and for
     twice the time after each further one. 0: it is delivered at once."""
     backoff_max_ms: int = 0
+    has_dead_letters: bool = False
+    """Whether the group has a dead letter topic (KIP-1191)."""
 
     def backoff_after(self, delivery_count: int) -> int:
         # The exponent is limited because a large power would be made only to be cut.

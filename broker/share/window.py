@@ -84,11 +84,12 @@ class Window:
     The first range is not final: the window moves up over records that are done.
     """
 
-    __slots__ = ("_ranges", "final_count", "start_offset")
+    __slots__ = ("_ranges", "archiving_count", "final_count", "start_offset")
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.final_count = 0  # records in the window that are done
+        self.archiving_count = 0  # records in the window whose dead letters are not written yet
         self._ranges: list[Range] = []
 
     def __len__(self) -> int:
@@ -110,8 +111,7 @@ class Window:
         """Add the records from ``end_offset`` on."""
         assert new.first == self.end_offset
         self._ranges.append(new)
-        if new.state.is_final:
-            self.final_count += len(new)
+        self._count(new, 1)
 
     def from_offset(self, offset: int) -> Iterator[Range]:
         """The ranges from the one with ``offset`` on. The caller may not change the window
@@ -130,8 +130,15 @@ class Window:
 
     def change(self, each: Range, state: RecordState) -> None:
         """Give a range of this window another state."""
-        self.final_count += len(each) * (state.is_final - each.state.is_final)
+        self._count(each, -1)
         each.state = state
+        self._count(each, 1)
+
+    def _count(self, each: Range, sign: int) -> None:
+        if each.state.is_final:
+            self.final_count += sign * len(each)
+        elif each.state.is_archiving:
+            self.archiving_count += sign * len(each)
 
     def join(self, first: int, last: int) -> None:
         """Let ranges that have become alike be one again, around the offsets ``first`` to
@@ -164,8 +171,7 @@ class Window:
         self.start_offset = offset
 
     def _leave(self, each: Range) -> None:
-        if each.state.is_final:
-            self.final_count -= len(each)
+        self._count(each, -1)
         self.start_offset = each.last + 1
 
     def _index(self, offset: int) -> int:

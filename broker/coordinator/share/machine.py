@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long
 from broker.coordinator.share.batches import merged
+from broker.coordinator.share.letter_plans import newest_letters
 from broker.coordinator.share.records import (
     StateKind,
     StateUpdate,
@@ -203,6 +204,7 @@ class ShareMachine:
             request.start_offset,
             request.complete_count,
             request.batches,
+            request.letters,
         )
         records = [self._record(request.key, entry, update, now)]
         return Step(records, [Reply(waiter, StateAnswer(ErrorCode.NONE))])
@@ -215,7 +217,7 @@ class ShareMachine:
 
     def _summarize(self, request: SummaryRequest, waiter: Waiter, now: Now) -> Step:
         entry = self._known(request.key)
-        summary = entry.state._replace(batches=())
+        summary = entry.state._replace(batches=(), letters=None)
         return told(waiter, StateAnswer(ErrorCode.NONE, None, summary), entry.end)
 
     def _forget(self, request: ForgetRequest, waiter: Waiter, now: Now) -> Step:
@@ -381,6 +383,7 @@ def changed(state: ShareState, update: StateUpdate) -> ShareState:
         start_offset=start_offset,
         complete_count=count,
         batches=merged(state.batches, update.batches, start_offset),
+        letters=newest_letters(state.letters, update.letters),
     )
 
 

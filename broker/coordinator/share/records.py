@@ -3,6 +3,9 @@
 The version of a key says what the record is: a snapshot (0), which has the whole state of a share
 partition, or an update (1), which has what has changed since. Both keys name the share partition.
 The tombstone of a snapshot deletes the state. Values have version 0, which is flexible.
+
+Two tagged fields are not Kafka's, and Kafka skips them: why a record is archiving, and the plan of
+dead letters (``broker.coordinator.share.letter_plans``).
 """
 
 from __future__ import annotations
@@ -19,15 +22,21 @@ from broker.coordinator.layout import (
     string,
     tagged,
 )
+from broker.coordinator.share.letter_plans import decode_letters, encode_letters
 from broker.coordinator.share.types import NO_COUNT, NO_EPOCH, NO_START, ShareState, StateKey
 from broker.coordinator.step import KeyValue
-from broker.share.values import RecordState, StateBatch
+from broker.share.values import LetterPlan, RecordState, StateBatch
+from stele.wire.kafka.schema import FIRST_OWN_TAG
 
 _INT32: Final = struct.Struct(">i")
 _KEY_TAIL: Final = struct.Struct(">16si")
 _SNAPSHOT_HEAD: Final = struct.Struct(">iiiqqq")
 _UPDATE_HEAD: Final = struct.Struct(">iiq")
-_BATCH: Final = struct.Struct(">qqbhx")  # the last byte: no tagged fields
+_BATCH: Final = struct.Struct(">qqbh")
+_NO_TAGS: Final = tagged({})
+_REJECTED_TAG: Final = FIRST_OWN_TAG
+_REJECTED: Final = tagged({_REJECTED_TAG: b""})
+_LETTERS_TAG: Final = FIRST_OWN_TAG
 _START: Final = VERSION.pack(0)
 _COUNT_TAG: Final = 0
 
@@ -48,6 +57,7 @@ class StateUpdate(NamedTuple):
     start_offset: int = NO_START  # NO_START: the same
     complete_count: int = NO_COUNT
     batches: tuple[StateBatch, ...] = ()
+    letters: LetterPlan | None = None  # None: the same
 
 
 # ------------------------------------------------------------------------------- keys
@@ -81,7 +91,7 @@ def snapshot_record(key: StateKey, state: ShareState) -> KeyValue:
         state.create_ms,
         state.write_ms,
     )
-    value = _START + head + _batches(state.batches) + _tags(state.complete_count)
+    value = _START + head + _batches(state.batches) + _tags(state)
     return KeyValue(_key(StateKind.SNAPSHOT, key), value)
 
 
@@ -91,17 +101,27 @@ def state_tombstone(key: StateKey) -> KeyValue:
 
 def update_record(key: StateKey, update: StateUpdate) -> KeyValue:
     head = _UPDATE_HEAD.pack(update.snapshot_epoch, update.leader_epoch, update.start_offset)
-    value = _START + head + _batches(update.batches) + _tags(update.complete_count)
+    value = _START + head + _batches(update.batches) + _tags(update)
     return KeyValue(_key(StateKind.UPDATE, key), value)
 
 
 def _batches(batches: tuple[StateBatch, ...]) -> bytes:
-    return compact_length(len(batches)) + b"".join(_BATCH.pack(*each) for each in batches)
+    return compact_length(len(batches)) + b"".join(map(_batch, batches))
 
 
-def _tags(complete_count: int) -> bytes:
-    has_count = complete_count != NO_COUNT
-    return tagged({_COUNT_TAG: _INT32.pack(complete_count)} if has_count else {})
+def _batch(batch: StateBatch) -> bytes:
+    first, last, state, count = batch
+    tags = _REJECTED if state is RecordState.ARCHIVING_REJECTED else _NO_TAGS
+    return _BATCH.pack(first, last, state.kafka_state, count) + tags
+
+
+def _tags(what: ShareState | StateUpdate) -> bytes:
+    fields = {}
+    if what.complete_count != NO_COUNT:
+        fields[_COUNT_TAG] = _INT32.pack(what.complete_count)
+    if what.letters is not None:
+        fields[_LETTERS_TAG] = encode_letters(what.letters)
+    return tagged(fields)
 
 
 # ------------------------------------------------------------------------------- reading
@@ -113,15 +133,17 @@ def decode_snapshot(data: bytes) -> ShareState:
     snapshot_epoch, state_epoch, leader_epoch = reader.int32(), reader.int32(), reader.int32()
     start_offset, create_ms, write_ms = reader.int64(), reader.int64(), reader.int64()
     batches = _read_batches(reader)
+    complete_count, letters = _read_tags(reader)
     return ShareState(
         snapshot_epoch,
         state_epoch,
         leader_epoch,
         start_offset,
-        _read_count(reader),
+        complete_count,
         create_ms,
         write_ms,
         batches,
+        letters,
     )
 
 
@@ -130,7 +152,8 @@ def decode_update(data: bytes) -> StateUpdate:
     reader = Reader(data, "an update of a share partition", last_version=0, flexible_from=0)
     snapshot_epoch, leader_epoch, start_offset = reader.int32(), reader.int32(), reader.int64()
     batches = _read_batches(reader)
-    return StateUpdate(snapshot_epoch, leader_epoch, start_offset, _read_count(reader), batches)
+    complete_count, letters = _read_tags(reader)
+    return StateUpdate(snapshot_epoch, leader_epoch, start_offset, complete_count, batches, letters)
 
 
 def _read_batches(reader: Reader) -> tuple[StateBatch, ...]:
@@ -139,16 +162,19 @@ def _read_batches(reader: Reader) -> tuple[StateBatch, ...]:
 
 def _read_batch(reader: Reader) -> StateBatch:
     first, last = reader.int64(), reader.int64()
-    batch = StateBatch(first, last, RecordState(reader.int8()), reader.int16())
-    reader.tags()
-    return batch
+    state, count = RecordState(reader.int8()), reader.int16()
+    if _REJECTED_TAG in reader.tags() and state is RecordState.ARCHIVING:
+        state = RecordState.ARCHIVING_REJECTED
+    return StateBatch(first, last, state, count)
 
 
-def _read_count(reader: Reader) -> int:
-    data = reader.tags().get(_COUNT_TAG)
+def _read_tags(reader: Reader) -> tuple[int, LetterPlan | None]:
+    fields = reader.tags()
+    letters = fields.get(_LETTERS_TAG)
+    plan = None if letters is None else decode_letters(letters)
+    data = fields.get(_COUNT_TAG)
     if data is None:
-        return NO_COUNT
+        return NO_COUNT, plan
     if len(data) != _INT32.size:
         raise ValueError("a share partition with a damaged number of completed deliveries")
-    count: int = _INT32.unpack(data)[0]
-    return count
+    return _INT32.unpack(data)[0], plan

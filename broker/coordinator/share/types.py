@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.coordinator.step import Request
-from broker.share.values import StateBatch
+from broker.share.values import LetterPlan, StateBatch
 from stele.errors import ErrorCode
 from stele.ids import encode_uuid
 
@@ -52,6 +52,8 @@ class ShareState(NamedTuple):
     write_ms: int = 0
     batches: tuple[StateBatch, ...] = ()
     """Ascending, without overlaps, and from the start offset on."""
+    letters: LetterPlan | None = None
+    """None: no dead letter was ever written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class WriteRequest(StateRequest):
     start_offset: int = NO_START
     complete_count: int = NO_COUNT
     batches: tuple[StateBatch, ...] = ()
+    letters: LetterPlan | None = None
+    """None: the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from broker.coordinator.share.types import (
     WriteRequest,
 )
 from broker.coordinator.state_messages import API_OF
-from broker.share.values import RecordState, StateBatch
+from broker.share.values import LetterPlan, RecordState, StateBatch
 from metadata.internal_topics import SHARE_TOPIC
 from runtime.authorization.authorizer import CLUSTER, Operation
 from stele.errors import ErrorCode
@@ -72,6 +72,42 @@ async def test_the_life_of_a_state() -> None:
     (gone,) = await ask(client, ReadRequest(KEYS[1], 7))
     assert gone.error is ErrorCode.INVALID_REQUEST
     assert "not initialized" in (gone.message or "")
+    await edges.sharing.stop()
+
+
+@virtual
+async def test_the_plan_of_dead_letters_and_the_reasons_come_back() -> None:
+    edges = await edges_with_states()
+    client = edges.client()
+    await ask(client, InitializeRequest(KEYS[0], 1, 0))
+    archiving = (
+        StateBatch(0, 1, RecordState.ARCHIVING, 5),
+        StateBatch(2, 2, RecordState.ARCHIVING_REJECTED, 5),
+    )
+    letters = LetterPlan(b"d" * 16, 1, 1 << 40, 3, 9, ((0, 2),))
+    await ask(client, WriteRequest(KEYS[0], 1, 0, 0, 0, archiving, letters))
+    (read,) = await ask(client, ReadRequest(KEYS[0], 0))
+    assert read.state is not None
+    assert (read.state.batches, read.state.letters) == (archiving, letters)
+    # A write that says nothing of letters leaves the plan as it is, and so does a late one.
+    await ask(client, WriteRequest(KEYS[0], 1, 0, 1))
+    late = letters._replace(revision=8, ranges=((0, 1),))
+    await ask(client, WriteRequest(KEYS[0], 1, 0, 1, letters=late))
+    (read,) = await ask(client, ReadRequest(KEYS[0], 0))
+    assert read.state is not None
+    assert read.state.letters == letters
+    await edges.sharing.stop()
+
+
+@virtual
+async def test_a_plan_of_dead_letters_that_cannot_be_read() -> None:
+    edges = await edges_with_states()
+    client = edges.client()
+    api = API_OF[WriteRequest]
+    message = api.encode([WriteRequest(KEYS[0], 1, 0)])
+    message.topics[0].partitions[0].letters = b"\0"  # type: ignore[attr-defined]
+    told = api.answers(await client.call(api.api, api.version, message))
+    assert told[ORDERS, 0].error is ErrorCode.INVALID_REQUEST
     await edges.sharing.stop()
 
 

@@ -26,6 +26,7 @@ from stele.errors import ApiError
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+ARCHIVING, REJECTED = RecordState.ARCHIVING, RecordState.ARCHIVING_REJECTED
 LIMITS = Limits(
     record_lock_duration_ms=100,
     delivery_count_limit=4,
@@ -34,6 +35,7 @@ LIMITS = Limits(
     backoff_max_ms=70,
 )
 AT_ONCE = LIMITS._replace(backoff_ms=0)
+LETTERS = AT_ONCE._replace(has_dead_letters=True)
 
 
 @dataclass
@@ -62,6 +64,11 @@ class Twin:
     start: int = 0
     records: dict[int, Record] = field(default_factory=dict)
     decisions: dict[int, dict[int, RecordState]] = field(default_factory=dict)
+
+    @property
+    def given_up(self) -> RecordState:
+        """The state after the last delivery."""
+        return ARCHIVING if self.limits.has_dead_letters else ARCHIVED
 
     @property
     def end(self) -> int:
@@ -109,7 +116,7 @@ class Twin:
 
     def end_delivery(self, record: Record, now_ms: int) -> None:
         is_last = record.count >= self.limits.delivery_count_limit
-        state = ARCHIVED if is_last else AVAILABLE
+        state = self.given_up if is_last else AVAILABLE
         self.settle(record, state, now_ms, DeliveryEnd.LOCK_ENDED)
 
     def settle(self, record: Record, state: RecordState, now_ms: int, end: DeliveryEnd) -> None:
@@ -168,6 +175,8 @@ class Pair:
         assert list(shown) == list(range(twin.start, twin.end))
         done = sum(record.state.is_final for record in twin.records.values())
         assert machine.done_count == done
+        archiving = sum(record.state.is_archiving for record in twin.records.values())
+        assert machine.archiving_count == archiving
         assert machine.fetch_offset() == twin.fetch_offset()
         # A lock does not end while the decision about its record is being written.
         locked = [r for r in twin.records.values() if r.state is ACQUIRED and r.write < 0]
@@ -314,12 +323,35 @@ class Pair:
         self.open_writes.append(write.number)
 
     def outcome(self, offset: int, kind: AcknowledgeType) -> RecordState:
+        twin = self.twin
         if kind is AcknowledgeType.ACCEPT:
             return ACKNOWLEDGED
+        if kind is AcknowledgeType.REJECT and twin.limits.has_dead_letters:
+            return REJECTED
         if kind is not AcknowledgeType.RELEASE:
             return ARCHIVED
-        limit = self.twin.limits.delivery_count_limit
-        return AVAILABLE if self.twin.records[offset].count < limit else ARCHIVED
+        limit = twin.limits.delivery_count_limit
+        return AVAILABLE if twin.records[offset].count < limit else twin.given_up
+
+    def archive(self, most: int) -> None:
+        """The dead letters of some records are written."""
+        twin = self.twin
+        due = self.machine.letters_due(most)
+        archiving = [o for o, r in twin.records.items() if r.state.is_archiving and r.write < 0]
+        offsets = [o for each in due for o in range(each.first, each.last + 1)]
+        assert offsets == sorted(archiving)[:most]
+        for each in due:
+            for o in range(each.first, each.last + 1):
+                assert (each.state, each.delivery_count) == (
+                    twin.records[o].state,
+                    twin.records[o].count,
+                )
+        write = self.machine.archive([(each.first, each.last) for each in due], None)
+        assert states_of(write) == {o: (ARCHIVED, twin.records[o].count) for o in offsets}
+        for o in offsets:
+            twin.records[o].write = write.number
+        twin.decisions[write.number] = dict.fromkeys(offsets, ARCHIVED)
+        self.open_writes.append(write.number)
 
     def end_write(self, at: int, is_persisted: bool) -> None:
         if not self.open_writes:
@@ -339,7 +371,7 @@ class Pair:
                 self.twin.settle(record, state, self.now_ms, DeliveryEnd.RELEASED)
                 if state is ACKNOWLEDGED:
                     self.acknowledged.add(offset)
-            elif record.lock_until_ms <= self.now_ms:
+            elif record.state is ACQUIRED and record.lock_until_ms <= self.now_ms:
                 self.twin.end_delivery(record, self.now_ms)
         self.twin.move_up()
 
@@ -414,8 +446,11 @@ STEPS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1, 20, 30, 40, 60, 100])),
     st.tuples(st.just("end_session"), MEMBERS),
     st.tuples(st.just("log_begins_at"), st.integers(-1, 4)),
+    st.tuples(st.just("archive"), st.integers(1, 5)),
 )
-ALL_LIMITS = st.sampled_from([LIMITS, AT_ONCE, AT_ONCE._replace(delivery_count_limit=5)])
+ALL_LIMITS = st.sampled_from(
+    [LIMITS, AT_ONCE, AT_ONCE._replace(delivery_count_limit=5), LETTERS, LETTERS]
+)
 
 
 @settings(max_examples=1000, deadline=None)
@@ -428,10 +463,12 @@ def test_every_offset_is_what_the_twin_says(limits: Limits, steps: list[Any]) ->
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(STEPS, max_size=30))
-def test_what_was_persisted_comes_back_with_the_next_leader(steps: list[Any]) -> None:
+@given(st.sampled_from([LIMITS, LETTERS]), st.lists(STEPS, max_size=30))
+def test_what_was_persisted_comes_back_with_the_next_leader(
+    limits: Limits, steps: list[Any]
+) -> None:
     """Every record of the window is as the writes left it, and acquired ones are available."""
-    machine = SharePartition(0, (), LIMITS)
+    machine = SharePartition(0, (), limits)
     persisted: dict[int, tuple[RecordState, int]] = {}
     start, now_ms = 0, 1
 
@@ -461,12 +498,15 @@ def test_what_was_persisted_comes_back_with_the_next_leader(steps: list[Any]) ->
             persist(machine.advance(now_ms))
         elif name == "end_session":
             persist(machine.end_session(arguments[0], now_ms))
+        elif name == "archive":
+            due = machine.letters_due(arguments[0])
+            persist(machine.archive([(each.first, each.last) for each in due], None))
     batches = [
         StateBatch(offset, offset, *state)
         for offset, state in sorted(persisted.items())
         if offset >= start
     ]
-    next_leader = SharePartition(start, batches, LIMITS)
+    next_leader = SharePartition(start, batches, limits)
     assert next_leader.start_offset == machine.start_offset
     after = {o: each for each in next_leader.ranges() for o in range(each.first, each.last + 1)}
     for each in machine.ranges():

@@ -172,6 +172,8 @@ response
         last_offset int64
         delivery_state int8
         delivery_count int16
+        rejected bool #10000
+      letters bytes #10000
 
 api 85 WriteShareGroupState 0-1 flexible 0+
 request
@@ -189,6 +191,8 @@ request
         last_offset int64
         delivery_state int8
         delivery_count int16
+        rejected bool #10000
+      letters bytes #10000
 response
   results [WriteStateResult]
     topic_id uuid

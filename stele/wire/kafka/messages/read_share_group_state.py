@@ -36,7 +36,7 @@ class ReadShareGroupStateRequest(Struct):
 
 
 class StateBatch(Struct):
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "rejected")
 
     def __init__(
         self,
@@ -44,11 +44,13 @@ class StateBatch(Struct):
         last_offset: int = 0,
         delivery_state: int = 0,
         delivery_count: int = 0,
+        rejected: bool = False,
     ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.delivery_state = delivery_state
         self.delivery_count = delivery_count
+        self.rejected = rejected
 
 
 class PartitionResult(Struct):
@@ -59,6 +61,7 @@ class PartitionResult(Struct):
         "state_epoch",
         "start_offset",
         "state_batches",
+        "letters",
     )
 
     def __init__(
@@ -69,6 +72,7 @@ class PartitionResult(Struct):
         state_epoch: int = 0,
         start_offset: int = 0,
         state_batches: list[StateBatch] | None = None,
+        letters: bytes = b"",
     ) -> None:
         self.partition = partition
         self.error_code = error_code
@@ -76,6 +80,7 @@ class PartitionResult(Struct):
         self.state_epoch = state_epoch
         self.start_offset = start_offset
         self.state_batches: list[StateBatch] = [] if state_batches is None else state_batches
+        self.letters = letters
 
 
 class ReadStateResult(Struct):

@@ -8,7 +8,7 @@ from stele.wire.kafka.api import ZERO_UUID, Api, ApiKey, Struct
 
 
 class StateBatch(Struct):
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "rejected")
 
     def __init__(
         self,
@@ -16,11 +16,13 @@ class StateBatch(Struct):
         last_offset: int = 0,
         delivery_state: int = 0,
         delivery_count: int = 0,
+        rejected: bool = False,
     ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.delivery_state = delivery_state
         self.delivery_count = delivery_count
+        self.rejected = rejected
 
 
 class PartitionData(Struct):
@@ -31,6 +33,7 @@ class PartitionData(Struct):
         "start_offset",
         "delivery_complete_count",
         "state_batches",
+        "letters",
     )
 
     def __init__(
@@ -41,6 +44,7 @@ class PartitionData(Struct):
         start_offset: int = 0,
         delivery_complete_count: int = -1,
         state_batches: list[StateBatch] | None = None,
+        letters: bytes = b"",
     ) -> None:
         self.partition = partition
         self.state_epoch = state_epoch
@@ -48,6 +52,7 @@ class PartitionData(Struct):
         self.start_offset = start_offset
         self.delivery_complete_count = delivery_complete_count
         self.state_batches: list[StateBatch] = [] if state_batches is None else state_batches
+        self.letters = letters
 
 
 class WriteStateData(Struct):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.coordinator.share.batches import merged
 from broker.share.values import RecordState, StateBatch
 
-STATES = (RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+STATES = tuple(each for each in RecordState if each is not RecordState.ACQUIRED)
 Twin = dict[int, tuple[RecordState, int]]
 
 

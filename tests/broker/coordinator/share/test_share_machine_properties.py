@@ -26,7 +26,7 @@ from tests.support.coordinators import Heard
 from tests.support.share_states import StateBench, T, U
 
 KEYS = (StateKey("g", T, 0), StateKey("g", T, 1), StateKey("h", T, 0), StateKey("g", U, 0))
-STATES = (RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+STATES = tuple(each for each in RecordState if each is not RecordState.ACQUIRED)
 
 
 @dataclass
