@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 from broker.gateway.piece_runs import PieceRuns
 from broker.gateway.publishers import Publisher
@@ -28,6 +28,7 @@ from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from stele.config import CompressionName
 from stele.errors import ErrorCode
+from stele.producer.outcomes import BatchOutcome
 from stele.producer.partitioner import (
     LONG_KEY_BYTES,
     murmur2_in_turns,
@@ -302,7 +303,7 @@ class Publication:
         else:
             refusal = await transactions.send(
                 lambda producer: producer.send_into(
-                    cast(Any, receipt),
+                    receipt,
                     record.topic,
                     record.value,
                     record.key,
@@ -430,17 +431,11 @@ class _Receipt:
         self._size = size
         self._is_done = False
 
-    def done(self) -> bool:
-        return self._is_done
-
-    def set_result(self, written: RecordMetadata) -> None:
-        self._resolve(written)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._resolve(refusal_of(error, accepted=True))
-
-    def exception(self) -> None:
-        """For the producer, which marks the errors of futures as seen."""
+    def settle(self, outcome: BatchOutcome, number: int) -> None:
+        if outcome.error is None:
+            self._resolve(outcome.metadata(number))
+        else:
+            self._resolve(refusal_of(outcome.error, accepted=True))
 
     def refuse(self, refusal: Refusal) -> None:
         self._resolve(refusal)

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
 /// Changes with the functions, so that a module that was built before is told from the right one.
-const REVISION: u32 = 6;
+const REVISION: u32 = 7;
 
 /// Inputs from here on are worked on without the lock of the interpreter.
 const LARGE_BYTES: usize = 64 * 1024;
@@ -172,6 +172,7 @@ fn divide<'py>(
     records: Bound<'py, PyList>,
     start: usize,
     topic: Bound<'py, PyString>,
+    field_count: usize,
     partition_count: u32,
     room_bytes: i64,
     largest_bytes: usize,
@@ -180,6 +181,7 @@ fn divide<'py>(
     longest_key_bytes: usize,
 ) -> PyResult<outgoing::Run<'py>> {
     let limits = outgoing::Limits {
+        field_count,
         partition_count,
         room_bytes: usize::try_from(room_bytes).unwrap_or(0),
         largest_bytes,

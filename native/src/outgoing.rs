@@ -11,8 +11,6 @@ use crate::varint::{put_varint, varint_size};
 /// As `stele.wire.record.RECORD_OVERHEAD`.
 const RECORD_OVERHEAD: usize = 36;
 
-const FIELDS: usize = 6; // topic, value, key, headers, time, partition
-
 /// The fields of a record that go into a batch.
 struct Outgoing<'py> {
     value: Option<Bound<'py, PyBytes>>,
@@ -139,6 +137,7 @@ fn header_of(header: Bound<'_, PyAny>) -> Option<Header<'_>> {
 
 /// The bounds of a run.
 pub struct Limits {
+    pub field_count: usize, // of a record: topic, value, key, headers, time, partition, and more
     pub partition_count: u32,
     pub room_bytes: usize,
     pub largest_bytes: usize,
@@ -198,7 +197,7 @@ fn destination(
     limits: &Limits,
 ) -> Option<(usize, Option<i64>)> {
     let record = record.cast::<PyTuple>().ok()?;
-    if record.len() != FIELDS {
+    if record.len() != limits.field_count {
         return None;
     }
     let own_topic = record.get_item(0).ok()?;

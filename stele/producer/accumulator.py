@@ -15,8 +15,9 @@ from stele.cluster.leader_requests import PartitionRetry
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
 from stele.ids import TopicPartition
+from stele.producer.arguments import WAITING
 from stele.producer.idempotence import Entry, Lane
-from stele.records import RecordMetadata
+from stele.producer.outcomes import BatchOutcome, Waiting, settle_all
 from stele.wire.batch import (
     NO_TIMESTAMP,
     BatchBuilder,
@@ -28,17 +29,15 @@ from stele.wire.batch import (
 from stele.wire.compression import Compression
 from stele.wire.record import EncodedRecords, OutgoingRecord
 
-Delivery = asyncio.Future[RecordMetadata]
-
 
 class PendingBatch:
-    """A batch that is being filled, is waiting or was sent, with the futures of its records."""
+    """A batch that is being filled, is waiting or was sent, and whatever waits for its records."""
 
     __slots__ = (
         "_encoded",
-        "_futures",
         "_stamped",
         "_timestamps_ms",
+        "_waiting",
         "builder",
         "created",
         "is_closed",
@@ -60,8 +59,8 @@ class PendingBatch:
         self.is_sticky = False  # it has records that could have gone to any partition
         # By the number of the record. None: nobody waits for it. So it is for all records behind
         # the last one here, too.
-        self._futures: list[Delivery | None] = []
-        self._timestamps_ms: list[int] = []  # of the records with futures
+        self._waiting: list[Waiting | None] = []
+        self._timestamps_ms: list[int] = []  # of the records that somebody waits for
         self._encoded = bytearray()
         self._stamped: tuple[int, int, int] | None = None
 
@@ -75,24 +74,40 @@ class PendingBatch:
         value: bytes | None,
         timestamp_ms: int,
         headers: Sequence[Header],
-        future: Delivery | None,
+        waiting: Waiting | None,
     ) -> None:
         assert self.builder is not None
         self.builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
-        if future is not None:
-            if (missing := self.record_count - len(self._futures)) > 0:
-                self._futures += [None] * missing
-                self._timestamps_ms += [NO_TIMESTAMP] * missing
-            self._futures.append(future)
+        if waiting is not None:
+            self._none_before()
+            self._waiting.append(waiting)
             self._timestamps_ms.append(timestamp_ms)
         self.record_count += 1
 
+    def _none_before(self) -> None:
+        """Nobody waits for the latest records."""
+        if (missing := self.record_count - len(self._waiting)) > 0:
+            self._waiting += [None] * missing
+            self._timestamps_ms += [NO_TIMESTAMP] * missing
+
     def extend(
-        self, records: list[OutgoingRecord], start: int, limit_bytes: int, now_ms: int
+        self,
+        records: list[OutgoingRecord],
+        start: int,
+        limit_bytes: int,
+        now_ms: int,
+        *,
+        are_waited_for: bool,
     ) -> int:
-        """Add records that nobody waits for. As ``BatchBuilder.extend``. Returns how many."""
+        """Add records. As ``BatchBuilder.extend``. Returns how many. ``are_waited_for``: they are
+        of ``NewRecord``."""
         assert self.builder is not None
         count, bounds = self.builder.extend(records, start, limit_bytes, now_ms)
+        if are_waited_for:
+            self._none_before()
+            added = records if count == len(records) else records[start : start + count]
+            self._waiting += [each[WAITING] for each in added]
+            self._timestamps_ms += [now_ms if each[4] is None else each[4] for each in added]
         self.record_count += count
         self.memory += bounds
         return count
@@ -131,8 +146,8 @@ class PendingBatch:
         for number, record in enumerate(decode(self._encoded)):
             half = first if number < middle else second
             headers = list(record.headers)
-            future = self._futures[number] if number < len(self._futures) else None
-            half.append(record.key, record.value, record.timestamp_ms, headers, future)
+            waiting = self._waiting[number] if number < len(self._waiting) else None
+            half.append(record.key, record.value, record.timestamp_ms, headers, waiting)
             half.memory += record_size_bound(record.key, record.value, headers)
         for half in (first, second):
             half.is_closed = True
@@ -140,22 +155,22 @@ class PendingBatch:
         return first, second
 
     def succeed(self, base_offset: int, log_append_time_ms: int) -> None:
-        topic, partition = self.partition
-        for i, future in enumerate(self._futures):
-            if future is not None and not future.done():
-                timestamp_ms = (
-                    log_append_time_ms if log_append_time_ms >= 0 else self._timestamps_ms[i]
-                )
-                offset = base_offset + i if base_offset >= 0 else -1
-                future.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+        """The broker has written the batch. ``log_append_time_ms`` -1: the records have their own
+        times."""
+        times_ms = self._timestamps_ms
+        if log_append_time_ms >= 0:
+            times_ms = [log_append_time_ms] * len(times_ms)
+        self._settle(BatchOutcome(*self.partition, base_offset, times_ms))
 
     def fail(self, cause: SteleError) -> None:
         """Fail all records. The producer raises the error in ``flush`` and ``close``, in case
         nobody looks at the futures."""
-        for future in self._futures:
-            if future is not None and not future.done():
-                future.set_exception(cause)
-                future.exception()
+        self._settle(BatchOutcome.failed(cause))
+
+    def _settle(self, outcome: BatchOutcome) -> None:
+        """Each record has one outcome: the first."""
+        waiting, self._waiting = self._waiting, []
+        settle_all(waiting, outcome)
 
 
 class PartitionQueue:
@@ -207,6 +222,7 @@ class Accumulator:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._buffer_memory = config.buffer_memory
         self._next_serial = 0
         self._used_bytes = 0
         self._room_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -250,7 +266,7 @@ class Accumulator:
         """From other threads, one at a time: count a record on its way to the loop, if there is
         room. Records that wait for room have precedence, and those that have waited."""
         used_bytes = self._used_bytes + self.handed_over_bytes - self.taken_over_bytes
-        if used_bytes + size > self._config.buffer_memory:
+        if used_bytes + size > self._buffer_memory:
             return False
         if self._room_waiters and not has_waited:
             return False
@@ -304,11 +320,11 @@ class Accumulator:
         headers: Sequence[Header],
         size: int,
         now: float,
-        future: Delivery | None,
+        waiting: Waiting | None,
     ) -> tuple[PendingBatch, bool]:
         """Add a record. Returns its batch, and whether the sender should look at the queue."""
-        waiting = queue.waiting
-        batch = waiting[-1] if waiting and not waiting[-1].is_closed else None
+        batches = queue.waiting
+        batch = batches[-1] if batches and not batches[-1].is_closed else None
         news = False
         if batch is not None and batch.size_bytes + size > queue.batch_size:
             batch.is_closed = True
@@ -316,11 +332,11 @@ class Accumulator:
             news = True
         if batch is None:
             batch = self._new_batch(queue, now)
-            batch.append(key, value, timestamp_ms, headers, future)
+            batch.append(key, value, timestamp_ms, headers, waiting)
             self._add(queue, batch)
             news = True
         else:
-            batch.append(key, value, timestamp_ms, headers, future)
+            batch.append(key, value, timestamp_ms, headers, waiting)
         batch.memory += size
         self._used_bytes += size
         return batch, news
@@ -337,16 +353,19 @@ class Accumulator:
         now: float,
         *,
         may_stick: bool,
+        are_waited_for: bool,
     ) -> bool:
-        """Add records that nobody waits for, and for which memory is reserved. Returns whether the
-        sender should look at the queue. ``may_stick``: some could have gone to any partition."""
+        """Add records for which memory is reserved. Returns whether the sender should look at the
+        queue. ``may_stick``: some could have gone to any partition."""
         waiting = queue.waiting
         start = 0
         news = False
         while start < len(records):
             is_open = bool(waiting) and not waiting[-1].is_closed
             batch = waiting[-1] if is_open else self._new_batch(queue, now)
-            count = batch.extend(records, start, queue.batch_size, now_ms)
+            count = batch.extend(
+                records, start, queue.batch_size, now_ms, are_waited_for=are_waited_for
+            )
             if may_stick and not batch.is_sticky:
                 added = records[start : start + count]
                 batch.is_sticky = any(each[2] is None and each[5] is None for each in added)

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple, Protocol, SupportsIndex, cast
 
 from stele.errors import ApiError, ConfigError, ErrorCode
 from stele.ids import TopicPartition
+from stele.producer.outcomes import Waiting
 from stele.records import GroupMetadata, OffsetAndMetadata
 from stele.topic_names import is_encodable
 from stele.wire.batch import Header
-from stele.wire.record import EncodedRecords, record_size_bound
+from stele.wire.record import RECORD_OVERHEAD, EncodedRecords, record_size_bound
 
 LATEST_TIME_MS: Final = 2**63 - 1
 
@@ -19,7 +20,7 @@ HeadersArgument = Iterable[Header] | Mapping[str, bytes | None]
 
 
 class NewRecord(NamedTuple):
-    """A record that a batch can take. ``size``: the bytes that are counted for it."""
+    """A record that a batch can take. Its first fields are those of ProducerRecord."""
 
     topic: str
     value: bytes | None
@@ -27,8 +28,13 @@ class NewRecord(NamedTuple):
     headers: list[Header]
     timestamp_ms: int | None
     partition: int | None
+    waiting: Waiting | None
+    """Whatever hears of the outcome."""
     size: int
+    """The bytes that are counted for it."""
 
+
+WAITING: Final = NewRecord._fields.index("waiting")
 
 _make: Final = tuple.__new__  # a record is made for each send: the named call costs twice as much
 
@@ -40,6 +46,7 @@ def new_record(
     headers: HeadersArgument,
     timestamp_ms: int | None,
     partition: int | None,
+    waiting: Waiting | None,
 ) -> NewRecord:
     """Raises ApiError INVALID_RECORD, INVALID_TIMESTAMP for what no batch can hold: it would fail
     with all other records of its batch."""
@@ -47,14 +54,18 @@ def new_record(
         value = bytes_or_none(value, "value")
     if key is not None and type(key) is not bytes:
         key = bytes_or_none(key, "key")
-    header_list = headers_of(headers) if headers else []
     if timestamp_ms is not None:
         timestamp_ms = time_of(timestamp_ms)
     if partition is not None and type(partition) is not int:
         partition = whole_number(partition, "partition")
-    size = record_size_bound(key, value, header_list)
+    if headers:
+        header_list = headers_of(headers)
+        size = record_size_bound(key, value, header_list)
+    else:  # as most records: the same sum without a call
+        header_list = []
+        size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     made: NewRecord = _make(
-        NewRecord, (topic, value, key, header_list, timestamp_ms, partition, size)
+        NewRecord, (topic, value, key, header_list, timestamp_ms, partition, waiting, size)
     )
     return made
 

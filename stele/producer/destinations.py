@@ -14,7 +14,7 @@ from stele.producer.partitioner import (
     partition_of_hash,
     remembered_partition_of,
 )
-from stele.producer.runs import divide, topic_of
+from stele.producer.runs import FIELDS, divide, topic_of
 from stele.wire.record import OutgoingRecord
 
 
@@ -75,24 +75,30 @@ class Destinations:
         start: int,
         now_ms: int,
         now: float,
-    ) -> tuple[int, bool]:
-        """Put the run that begins at ``start`` into batches. Returns the number of its records, and
-        whether the sender should look at their queues. 0: the first record has to go alone."""
-        topic = topic_of(records[start])
+        *,
+        field_count: int = FIELDS,
+        room_bytes: int,
+        are_waited_for: bool = False,
+    ) -> tuple[int, int, bool]:
+        """Put the run that begins at ``start`` into batches. Returns the number of its records,
+        their size, and whether the sender should look at their queues. No records: the first one
+        has to go alone."""
+        topic = topic_of(records[start], field_count)
         view = None if topic is None else self._view.topic(topic)
         if topic is None or view is None or not view.partitions:
-            return 0, False
+            return 0, 0, False
         count = len(view.partitions)
         if max(view.partitions) != count - 1:  # the numbers between are not known yet
-            return 0, False
+            return 0, 0, False
         sticky, available = self._sticky_of(view), view.available or sorted(view.partitions)
         keyless_partition, keyless_bytes = sticky.stay(available)
         run = divide(
             records,
             start,
             topic,
+            field_count=field_count,
             partition_count=count,
-            room_bytes=buffer.room_bytes,
+            room_bytes=room_bytes,
             largest_bytes=buffer.largest_record_bytes,
             keyless_partition=keyless_partition,
             keyless_bytes=keyless_bytes,
@@ -104,8 +110,10 @@ class Destinations:
         for partition, group in run.by_partition.items():
             queue = self.queue_for(topic, None, partition, 0)
             may_stick = bool(run.keyless_size) and partition == keyless_partition
-            news |= buffer.append_run(queue, group, now_ms, now, may_stick=may_stick)
-        return run.record_count, news
+            news |= buffer.append_run(
+                queue, group, now_ms, now, may_stick=may_stick, are_waited_for=are_waited_for
+            )
+        return run.record_count, run.size, news
 
     def _new_queue(self, name: TopicPartition) -> PartitionQueue:
         lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from itertools import islice
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -16,33 +15,27 @@ from stele.errors import (
     ClosedError,
     ConfigError,
     SteleError,
-    TransactionAbortedError,
 )
 from stele.ids import TopicPartition
-from stele.producer.accumulator import Accumulator, Delivery
+from stele.producer.accumulator import Accumulator
 from stele.producer.admission import Admission
 from stele.producer.arguments import (
     HeadersArgument,
-    NewRecord,
     Reader,
-    check_encoded,
     check_reader,
     new_record,
-    whole_number,
 )
 from stele.producer.destinations import Destinations, TopicUnknownError
 from stele.producer.failures import Failures
-from stele.producer.partitioner import LONG_KEY_BYTES, murmur2_in_turns
+from stele.producer.intake import Intake
+from stele.producer.outcomes import Delivery, Receipt
 from stele.producer.sender import Sender
 from stele.producer.transaction_state import PreparedTransaction
 from stele.producer.transactional import Transactional
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
-from stele.wire.record import EncodedRecords, OutgoingRecord
+from stele.wire.record import EncodedRecords
 
 log = logging.getLogger(__name__)
-
-_RECORDS_PER_TURN = 1_000
-"""``send_all`` lets other tasks run after so many."""
 
 
 class Producer:
@@ -99,6 +92,14 @@ class Producer:
             hurry=self._hurry,
             obstacle=self._first_reason,
         )
+        self._intake = Intake(
+            self._view,
+            self._accumulator,
+            self._destinations,
+            self._admission,
+            check=self._check_may_send,
+            wake=lambda: self._started().wake(),
+        )
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._fatal: SteleError | None = None
@@ -150,12 +151,12 @@ class Producer:
         >>> print((await delivery).offset)
         """
         future: Delivery = asyncio.get_running_loop().create_future()
-        await self.send_into(future, topic, value, key, headers, timestamp_ms, partition)
+        await self._intake.send(future, topic, value, key, headers, timestamp_ms, partition)
         return future
 
     async def send_into(
         self,
-        future: Delivery | None,
+        receipt: Receipt,
         topic: str,
         value: bytes | None,
         key: bytes | None,
@@ -163,20 +164,13 @@ class Producer:
         timestamp_ms: int | None,
         partition: int | None,
     ) -> None:
-        """As ``send``, with a future of the caller, or none."""
-        self._check_open()
-        transaction = self._transaction_number()
-        record = new_record(topic, value, key, headers, timestamp_ms, partition)
-        self._accumulator.check_size(record.size, "a record")
-        key_hash = None
-        if record.key is not None and partition is None and len(record.key) > LONG_KEY_BYTES:
-            key_hash = await murmur2_in_turns(record.key)
-        await self._admission.wait(topic, record.size)
-        if transaction != self._transaction_number():
-            raise TransactionAbortedError("the transaction ended while the record waited for room")
-        if key_hash is not None:
-            record = record._replace(partition=self._destinations.of_hash(topic, key_hash))
-        self.take(future, record)
+        """As ``send``, with a receipt of the caller in place of a future."""
+        await self._intake.send(receipt, topic, value, key, headers, timestamp_ms, partition)
+
+    @property
+    def intake(self) -> Intake:
+        """For threads that hand records over."""
+        return self._intake
 
     @property
     def buffer(self) -> Accumulator:
@@ -195,38 +189,7 @@ class Producer:
 
         >>> await producer.send_all(ProducerRecord("orders", line) for line in lines)
         """
-        rest = iter(records)
-        accepted: list[OutgoingRecord] = []
-        while len(accepted) == _RECORDS_PER_TURN or not accepted:
-            accepted = []
-            try:
-                for record in islice(rest, _RECORDS_PER_TURN):
-                    accepted.append(record)
-            except Exception:
-                await self._send_each(accepted)
-                raise
-            if not accepted:
-                return
-            await self._send_each(accepted)
-            await asyncio.sleep(0)
-
-    async def _send_each(self, records: list[OutgoingRecord]) -> None:
-        """Accept records, as many at a time as make a run."""
-        start = 0
-        while start < len(records):
-            self._check_open()
-            self._transaction_number()
-            clock = self._world.clock
-            count, news = self._destinations.take_run(
-                self._accumulator, records, start, clock.time_ms(), clock.monotonic()
-            )
-            if not count:
-                topic, value, key, headers, timestamp_ms, partition = records[start]
-                await self.send_into(None, topic, value, key, headers, timestamp_ms, partition)
-                count = 1
-            elif news:
-                self._started().wake()
-            start += count
+        await self._intake.send_all(records)
 
     async def send_encoded(
         self, topic: str, records: EncodedRecords, partition: int | None = None
@@ -238,18 +201,7 @@ class Producer:
         transaction, tells whether they were delivered. Waits and raises as ``send`` does. The
         broker refuses records whose bytes cannot be read.
         """
-        self._check_open()
-        transaction = self._transaction_number()
-        check_encoded(records)
-        partition = None if partition is None else whole_number(partition, "partition")
-        size = len(records.body)
-        self._accumulator.check_size(size, f"{records.record_count} records")
-        await self._admission.wait(topic, size)
-        if transaction != self._transaction_number():
-            raise TransactionAbortedError("the transaction ended while the records waited for room")
-        queue = self._destinations.queue_for(topic, None, partition, size)
-        self._accumulator.append_encoded(queue, records, size, self._world.clock.monotonic())
-        self._started().wake()
+        await self._intake.send_encoded(topic, records, partition)
 
     def send_nowait(
         self,
@@ -263,29 +215,12 @@ class Producer:
         """As ``send``, but never waits. Raises BufferFullError, or TopicUnknownError for the first
         record of a topic. The event loop waits while a long key is hashed, some 60 ms for 1 MiB.
         """
-        record = new_record(topic, value, key, headers, timestamp_ms, partition)
+        future: Delivery = asyncio.get_running_loop().create_future()
+        record = new_record(topic, value, key, headers, timestamp_ms, partition, future)
         self._accumulator.check_size(record.size, "a record")
         self._accumulator.check_room(record.size)
-        future: Delivery = asyncio.get_running_loop().create_future()
-        self.take(future, record)
+        self._intake.take(record)
         return future
-
-    def take(self, future: Delivery | None, record: NewRecord) -> None:
-        """Put a record into a batch. There is room for it. Raises TopicUnknownError."""
-        self._check_open()
-        self._transaction_number()
-        topic, value, key, headers, timestamp_ms, partition, size = record
-        queue = self._destinations.queue_for(topic, key, partition, size)
-        if timestamp_ms is None:
-            timestamp_ms = self._world.clock.time_ms()
-        now = self._world.clock.monotonic()
-        batch, news = self._accumulator.append(
-            queue, key, value, timestamp_ms, headers, size, now, future
-        )
-        if partition is None and key is None:
-            batch.is_sticky = True
-        if news:
-            self._started().wake()
 
     async def room(self) -> None:
         """Wait until there is room for any record that may be sent, so that ``send_nowait``
@@ -319,10 +254,11 @@ class Producer:
             self._sender.start()
         return self._sender
 
-    def _transaction_number(self) -> int:
-        """The number of the open transaction, to which records are added. Raises an error if no
-        transaction is open.
+    def _check_may_send(self) -> int:
+        """The number of the open transaction, to which records are added. Raises an error if the
+        producer is closed or no transaction is open.
         """
+        self._check_open()
         if self._transactional is None:
             return 0
         self._transactional.machine.check_may_send()

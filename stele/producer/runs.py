@@ -12,11 +12,12 @@ from typing import Final, NamedTuple, TypeGuard
 
 from stele.producer.arguments import LATEST_TIME_MS
 from stele.producer.partitioner import LONG_KEY_BYTES, partition_of
+from stele.records import ProducerRecord
 from stele.topic_names import is_encodable
 from stele.wire import native
 from stele.wire.record import OutgoingRecord, record_size_bound
 
-_FIELDS: Final = 6
+FIELDS: Final = len(ProducerRecord._fields)
 
 
 class Run(NamedTuple):
@@ -31,9 +32,9 @@ class Run(NamedTuple):
     """In the order of their first records. Those of a partition are in their order."""
 
 
-def topic_of(record: object) -> str | None:
+def topic_of(record: object, field_count: int) -> str | None:
     """The topic of a record that a run may begin with. None: it is not plain."""
-    if not isinstance(record, tuple) or len(record) != _FIELDS or type(record[0]) is not str:
+    if not isinstance(record, tuple) or len(record) != field_count or type(record[0]) is not str:
         return None
     return record[0]
 
@@ -43,6 +44,7 @@ def divide(
     start: int,
     topic: str,
     *,
+    field_count: int = FIELDS,
     partition_count: int,
     room_bytes: int,
     largest_bytes: int,
@@ -52,6 +54,7 @@ def divide(
     """The run that begins at ``start``. It ends before the first record that is not plain, has
     another topic, or for which there is no room.
 
+    ``field_count``: a record has so many. Those after the ones of ProducerRecord are not looked at.
     ``keyless_partition``: the partition of records with neither a key nor a partition, until
     ``keyless_bytes`` are used up. None: such a record ends the run, too.
     """
@@ -61,6 +64,7 @@ def divide(
                 records,
                 start,
                 topic,
+                field_count,
                 partition_count,
                 room_bytes,
                 largest_bytes,
@@ -72,9 +76,9 @@ def divide(
     count = size = keyless_size = 0
     by_partition: dict[int, list[OutgoingRecord]] = {}
     for record in islice(records, start, None):
-        if topic_of(record) != topic or not _is_plain(record, partition_count):
+        if topic_of(record, field_count) != topic or not _is_plain(record, partition_count):
             break
-        _, value, key, headers, _, partition = record
+        _, value, key, headers, _, partition, *_ = record
         bound = record_size_bound(key, value, headers)
         if bound > largest_bytes or size + bound > room_bytes:
             break
@@ -93,7 +97,7 @@ def divide(
 
 def _is_plain(record: OutgoingRecord, partition_count: int) -> bool:
     """Whether a batch can take the record as it is. Its destination needs no wait."""
-    _, value, key, headers, time_ms, partition = record
+    _, value, key, headers, time_ms, partition, *_ = record
     if not (_is_bytes_or_none(value) and _is_bytes_or_none(key)):
         return False
     if time_ms is not None and not (type(time_ms) is int and 0 <= time_ms <= LATEST_TIME_MS):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import ClassVar
 
 from stele.errors import ClosedError
+from stele.producer.outcomes import BatchOutcome
 from stele.records import RecordMetadata
 from stele.sync.callbacks import Callbacks
 
@@ -24,20 +25,20 @@ class Delivery:
     only by the one who took it out.
     """
 
-    __slots__ = ("_callbacks", "_error", "_metadata")
+    __slots__ = ("_callbacks", "_number", "_outcome")
 
     # Most deliveries have no such functions, and no entry. Each step on it is atomic.
     _on_done: ClassVar[dict[Delivery, deque[OnDone]]] = {}
 
     def __init__(self, callbacks: Callbacks | None = None) -> None:
-        """``callbacks`` calls the functions; None: the caller of ``set_result`` does."""
+        """``callbacks`` calls the functions; None: the caller of ``settle`` does."""
         self._callbacks = callbacks
-        self._metadata: RecordMetadata | None = None
-        self._error: BaseException | None = None
+        self._outcome: BatchOutcome | None = None
+        self._number: int  # of the record in its batch; there is none before the outcome
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self._metadata is not None or self._error is not None
+        return self._outcome is not None
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait for the acknowledgement, at most ``timeout_s`` seconds (None: without a limit).
@@ -45,18 +46,16 @@ class Delivery:
         Raises the record's error, or TimeoutError. Raises ClosedError in a process that was forked
         since the record was sent.
         """
-        self._wait(timeout_s)
-        if self._error is not None:
-            raise self._error
-        assert self._metadata is not None
-        return self._metadata
+        outcome = self._waited_for(timeout_s)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.metadata(self._number)
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
         """Wait for the record's error, at most ``timeout_s`` seconds. None if it was acknowledged.
         Raises TimeoutError.
         """
-        self._wait(timeout_s)
-        return self._error
+        return self._waited_for(timeout_s).error
 
     def add_done_callback(self, function: OnDone) -> None:
         """Call a function with this delivery when it is done.
@@ -67,15 +66,10 @@ class Delivery:
         """
         self._enter(partial(self._call_user, function))
 
-    def set_result(self, metadata: RecordMetadata) -> None:
+    def settle(self, outcome: BatchOutcome, number: int) -> None:
         """Only the producer calls this."""
-        self._metadata = metadata
-        if Delivery._on_done:
-            self._tell()
-
-    def set_exception(self, error: BaseException) -> None:
-        """Only the producer calls this."""
-        self._error = error
+        self._number = number
+        self._outcome = outcome  # last: from here on other threads look at the number
         if Delivery._on_done:
             self._tell()
 
@@ -103,9 +97,13 @@ class Delivery:
                 return
             function(self)
 
+    def _waited_for(self, timeout_s: float | None) -> BatchOutcome:
+        if not self.done():
+            self._wait(timeout_s)
+        assert self._outcome is not None
+        return self._outcome
+
     def _wait(self, timeout_s: float | None) -> None:
-        if self.done():
-            return
         if self._callbacks is not None and self._callbacks.is_foreign:
             raise ClosedError(
                 "the record was sent before this process was forked: its producer is in the other "

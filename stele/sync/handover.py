@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from stele import aio
 from stele.producer.arguments import NewRecord
 from stele.producer.destinations import TopicUnknownError
+from stele.producer.outcomes import BatchOutcome
 from stele.sync.delivery import Delivery
 
 PUMP_INTERVAL_S: Final = 0.001
@@ -19,9 +20,6 @@ BUSY_ROUND: Final = 2_500
 """After a round with so many records the next one follows at once."""
 RECORDS_PER_TURN: Final = 1_000
 """The loop lets other tasks run after so many."""
-
-
-Handed = tuple[Delivery, NewRecord]
 
 
 class Handover:
@@ -36,10 +34,12 @@ class Handover:
 
     def __init__(self, producer: aio.Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
+        self._intake = producer.intake
+        self._buffer = producer.buffer
         self._loop = loop
         self._lock = threading.RLock()  # a signal handler may send, too
-        self._handed: deque[Handed] = deque()
-        self._aside: dict[str, deque[Handed]] = {}  # by topic
+        self._handed: deque[NewRecord] = deque()
+        self._aside: dict[str, deque[NewRecord]] = {}  # by topic
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._is_pumping = False  # only the loop changes it
         self._pumping: asyncio.Task[None] | None = None
@@ -48,13 +48,12 @@ class Handover:
 
     # ------------------------------------------------------------------- the callers' threads
 
-    def put(self, delivery: Delivery, record: NewRecord, *, has_waited: bool) -> bool:
+    def put(self, record: NewRecord, *, has_waited: bool) -> bool:
         """Hand a record over. False: there is no room."""
-        buffer = self._producer.buffer
         with self._lock:
-            if not buffer.hand_over(record.size, has_waited=has_waited):
+            if not self._buffer.hand_over(record.size, has_waited=has_waited):
                 return False
-            self._handed.append((delivery, record))
+            self._handed.append(record)
         if not self._is_pumping:
             self._loop.call_soon_threadsafe(self._start)
         return True
@@ -62,7 +61,7 @@ class Handover:
     def refuse(self, delivery: Delivery, error: Exception) -> None:
         """A record has no way at all. ``flush`` raises the error, too."""
         self.refusal = self.refusal or error
-        delivery.set_exception(error)
+        delivery.settle(BatchOutcome.failed(error), 0)
 
     # ------------------------------------------------------------------------------ the loop
 
@@ -95,32 +94,43 @@ class Handover:
     async def _round(self) -> int:
         """Returns how many records were moved. Rounds keep the order of the records."""
         async with self._moving:
-            count = len(self._handed)
-            for number in range(1, count + 1):
-                self._move(self._handed.popleft())
-                if number % RECORDS_PER_TURN == 0:
+            left = count = len(self._handed)
+            while left:
+                records = [self._handed.popleft() for _ in range(min(left, RECORDS_PER_TURN))]
+                start = 0
+                while start < len(records):
+                    start += self._move(records, start)
+                left -= len(records)
+                if left:
                     await asyncio.sleep(0)
             return count
 
-    def _move(self, handed: Handed) -> None:
-        topic = handed[1].topic
+    def _move(self, records: list[NewRecord], start: int) -> int:
+        """Move the record at ``start``, and those after it that can go together with it. Returns
+        how many."""
+        record = records[start]
+        topic = record.topic
         if self._aside and topic in self._aside:
-            self._aside[topic].append(handed)
-            return
+            self._aside[topic].append(record)
+            return 1
         try:
-            self._take(handed)
+            count, size = self._intake.take_run(records, start)
+            if count:
+                self._buffer.take_over(size)
+                return count
+            self._take(record)
         except TopicUnknownError:
-            self._aside[topic] = deque([handed])
+            self._aside[topic] = deque([record])
             task = self._loop.create_task(self._wait_for(topic))
             self._waiting[task] = None
             task.add_done_callback(lambda done: self._waiting.pop(done, None))
         except Exception as error:
-            self._drop(handed, error)
+            self._drop(record, error)
+        return 1
 
-    def _take(self, handed: Handed) -> None:
-        delivery, record = handed
-        self._producer.take(cast(Any, delivery), record)
-        self._producer.buffer.take_over(record.size)
+    def _take(self, record: NewRecord) -> None:
+        self._intake.take(record)
+        self._buffer.take_over(record.size)
 
     async def _wait_for(self, topic: str) -> None:
         refusal: Exception | None = None
@@ -128,17 +138,15 @@ class Handover:
             await self._producer.partitions_for(topic)
         except Exception as error:
             refusal = error
-        for handed in self._aside.pop(topic):
+        for record in self._aside.pop(topic):
             try:
                 if refusal is not None:
                     raise refusal
-                self._take(handed)
+                self._take(record)
             except Exception as error:
-                self._drop(handed, error)
+                self._drop(record, error)
 
-    def _drop(self, handed: Handed, error: Exception) -> None:
-        delivery, record = handed
-        self.refuse(delivery, error)
-        buffer = self._producer.buffer
-        buffer.take_over(record.size)
-        buffer.wake_for_room()
+    def _drop(self, record: NewRecord, error: Exception) -> None:
+        self.refuse(cast(Delivery, record.waiting), error)
+        self._buffer.take_over(record.size)
+        self._buffer.wake_for_room()

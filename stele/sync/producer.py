@@ -12,7 +12,7 @@ from stele import aio
 from stele.config import ClientWorld, ProducerOptions
 from stele.errors import SteleError
 from stele.ids import TopicPartition
-from stele.producer.arguments import HeadersArgument, Reader, check_reader, new_record
+from stele.producer.arguments import HeadersArgument, NewRecord, Reader, check_reader, new_record
 from stele.producer.transaction_state import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord
 from stele.sync.callbacks import Callbacks
@@ -68,6 +68,7 @@ class Producer(Face):
         self._known_topics: set[str] = set()
         self._handover = Handover(self._producer, self._loop)
         self._callbacks = Callbacks()
+        self._largest_bytes = self._producer.buffer.largest_record_bytes
 
     def send(
         self,
@@ -100,24 +101,33 @@ class Producer(Face):
             self._check_usable()
         deadline = None
         if topic not in self._known_topics:
-            deadline = self._producer.block_deadline()
-            self._run(lambda: self._producer.partitions_for(topic))
-            self._known_topics.add(topic)
+            deadline = self._wait_for_topic(topic)
         delivery = Delivery(self._callbacks)
-        handover = self._handover
         try:
-            record = new_record(topic, value, key, headers, timestamp_ms, partition)
-            self._producer.buffer.check_size(record.size, "a record")
+            record = new_record(topic, value, key, headers, timestamp_ms, partition, delivery)
+            if record.size > self._largest_bytes:
+                self._producer.buffer.check_size(record.size, "a record")
         except Exception as error:
-            handover.refuse(delivery, error)
+            self._handover.refuse(delivery, error)
             return delivery
-        if not handover.put(delivery, record, has_waited=False):
-            deadline = deadline or self._producer.block_deadline()
-            while True:
-                self._run(lambda: self._producer.wait_for_room(record.size, deadline))
-                if handover.put(delivery, record, has_waited=True):
-                    break
+        if not self._handover.put(record, has_waited=False):
+            self._put_after_a_wait(record, deadline or self._producer.block_deadline())
         return delivery
+
+    # Functions of their own: what a lambda refers to costs ``send`` a cell for each record.
+
+    def _wait_for_topic(self, topic: str) -> float:
+        """Returns the deadline of the call, which began before the wait."""
+        deadline = self._producer.block_deadline()
+        self._run(lambda: self._producer.partitions_for(topic))
+        self._known_topics.add(topic)
+        return deadline
+
+    def _put_after_a_wait(self, record: NewRecord, deadline: float) -> None:
+        while True:
+            self._run(lambda: self._producer.wait_for_room(record.size, deadline))
+            if self._handover.put(record, has_waited=True):
+                return
 
     async def _move_and_flush(self) -> None:
         await self._handover.move()

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from stele.errors import ConfigError
 
-REVISION: Final = 6
+REVISION: Final = 7
 """As in ``native/src/lib.rs``: a module that was built from other sources is not used."""
 
 VARIABLE: Final = "STELE_NATIVE"
@@ -118,6 +118,7 @@ class Native(Protocol):
         records: list[tuple[Any, ...]],
         start: int,
         topic: str,
+        field_count: int,
         partition_count: int,
         room_bytes: int,
         largest_bytes: int,

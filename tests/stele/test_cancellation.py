@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stele.errors import ClosedError, ErrorCode, SteleError
-from stele.producer.accumulator import Delivery
+from stele.producer.outcomes import Delivery
 from tests.support.stele import Fault, Stage, on_stage
 from tests.support.sync_clients import add_records, keep_offsets
 

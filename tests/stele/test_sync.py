@@ -11,11 +11,13 @@ import stele
 from stele.consumer.group.listener import RebalanceListener, call
 from stele.errors import ClosedError, ConfigError, DeliveryTimeoutError, UnreachableError
 from stele.ids import TopicPartition
+from stele.producer.outcomes import BatchOutcome
 from stele.records import RecordMetadata
 from stele.sync import Delivery
 from stele.sync.calls_back import CallsBack
 
-METADATA = RecordMetadata("t", 0, 5, 1)
+WRITTEN = BatchOutcome("t", 0, 3, [0, 0, 1])
+LATE = BatchOutcome.failed(DeliveryTimeoutError("late", maybe_written=True))
 
 
 def test_public_names() -> None:
@@ -32,9 +34,9 @@ def test_a_delivery_is_waited_for_across_threads() -> None:
     waiter.start()
     with pytest.raises(TimeoutError):
         delivery.exception(0.01)
-    delivery.set_result(METADATA)
+    delivery.settle(WRITTEN, 2)
     waiter.join(5)
-    assert got == [METADATA]
+    assert got == [("t", 0, 5, 1)]
     assert delivery.exception() is None
 
 
@@ -43,7 +45,7 @@ def test_callbacks_come_once_before_or_after() -> None:
     seen: list[str] = []
     delivery.add_done_callback(lambda _: seen.append("before"))
     assert not delivery.done()
-    delivery.set_exception(DeliveryTimeoutError("late", maybe_written=True))
+    delivery.settle(LATE, 0)
     delivery.add_done_callback(lambda _: seen.append("after"))
     assert seen == ["before", "after"]
     with pytest.raises(DeliveryTimeoutError):

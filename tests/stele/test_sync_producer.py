@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,9 +14,16 @@ from hypothesis import strategies as st
 
 import stele
 from stele.errors import ApiError, BufferFullError, ClosedError, ErrorCode
+from stele.producer.partitioner import LONG_KEY_BYTES, partition_of
 from stele.sync import Delivery
+from stele.sync.face import shared
+from stele.wire import native
+from stele.wire.batch import decode
 from tests.support.stele import Fault
 from tests.support.sync_clients import InMemory, signalled_at
+
+MODULE, READER = native.load("auto")
+needs_module = pytest.mark.skipif(MODULE is None, reason=READER)
 
 WRONG: dict[str, dict[str, Any]] = {
     "a value of text": {"value": "text"},
@@ -308,6 +316,86 @@ def test_every_accepted_record_has_exactly_one_outcome(
     signalled_at(point, lambda: _tolerate(ending))
     producer.abort()
     sending.check()
+
+
+DATA = st.none() | st.binary(max_size=4) | st.just(b"k" * (LONG_KEY_BYTES + 1))
+SENDS = st.lists(
+    st.tuples(
+        st.sampled_from(["t", "t", "t", "u"]),
+        DATA | st.binary(max_size=4).map(bytearray) | st.just("text"),
+        DATA,
+        st.lists(st.tuples(st.text(max_size=2), DATA), max_size=2),
+        st.none() | st.integers(0, 9) | st.just(-1),
+        st.none() | st.integers(0, 2),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("module", [None, pytest.param(MODULE, marks=needs_module)])
+@settings(max_examples=60, deadline=None)
+@given(sends=SENDS, is_halved=st.booleans())
+def test_records_that_wait_together_are_judged_and_written_each_alone(
+    module: Any, sends: list[Any], *, is_halved: bool
+) -> None:
+    memory = InMemory()
+    for topic in ("t", "u"):
+        memory.cluster.create(topic, 2)
+    producer = memory.producer(batch_size=500, linger_ms=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(native, "NATIVE", module)
+        for topic in ("t", "u"):  # so that the topic is known
+            assert producer.send(topic, b"", partition=0).result(20).offset == 0
+        if is_halved:
+            memory.cluster.partition("t").faults.append(Fault(ErrorCode.MESSAGE_TOO_LARGE))
+        with loop_stopped():
+            deliveries = [producer.send(*each) for each in sends]
+        outcomes = [each.exception(20) for each in deliveries]
+        _tolerate(producer.close)
+    written = {("t", 0): [0], ("u", 0): [0]}
+    for (topic, value, key, headers, time_ms, partition), delivery, error in zip(
+        sends, deliveries, outcomes, strict=True
+    ):
+        is_wrong = value == "text" or time_ms == -1 or partition == 2
+        if isinstance(error, ApiError):
+            cannot_be_halved = is_halved and error.code is ErrorCode.MESSAGE_TOO_LARGE
+            assert is_wrong or cannot_be_halved
+            is_halved = is_halved and not cannot_be_halved  # only one batch was too large
+            continue
+        assert not is_wrong
+        told = delivery.result(0)
+        offsets = written.setdefault((topic, told.partition), [])
+        offsets.append(told.offset)
+        (record,) = (
+            each
+            for batch in memory.cluster.partition(topic, told.partition).batches
+            for each in decode(batch)
+            if each.offset == told.offset
+        )
+        assert record[2:] == (key, None if value is None else bytes(value), tuple(headers))
+        assert record.timestamp_ms == told.timestamp_ms
+        assert time_ms in (None, told.timestamp_ms)
+        assert partition in (None, told.partition)
+        if partition is None and key is not None:
+            assert told.partition == partition_of(key, 2)
+    assert all(offsets == list(range(len(offsets))) for offsets in written.values())
+
+
+@contextlib.contextmanager
+def loop_stopped() -> Iterator[None]:
+    """The clients' thread does nothing meanwhile, so all that is sent waits together."""
+    stopped, may_go_on = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        may_go_on.wait(20)
+
+    shared.get().call_soon_threadsafe(stop)
+    assert stopped.wait(20)
+    try:
+        yield
+    finally:
+        may_go_on.set()
 
 
 def _fail(delivery: Delivery) -> None:

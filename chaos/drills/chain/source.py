@@ -17,7 +17,7 @@ from chaos.drills.chain.printing import print_line, run_until_terminated
 from chaos.drills.chain.records import TOPICS, Run, value_of
 from stele.aio import Producer
 from stele.errors import SteleError
-from stele.producer.accumulator import Delivery
+from stele.producer.outcomes import Delivery
 from stele.real import RealClock
 
 _TICK_S: Final = 0.05

@@ -16,7 +16,7 @@ from chaos.sim.work.work import Work
 from chaos.sim.world.clock import EPOCH_MS
 from stele.aio import Producer
 from stele.errors import ApiError, ErrorCode
-from stele.producer.accumulator import Delivery
+from stele.producer.outcomes import Delivery
 from stele.wire.batch import BatchBuilder
 from stele.wire.kafka.messages import produce
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, CreateTopicsResponse, NewTopic

@@ -32,8 +32,8 @@ from broker.gateway.stream_transactions import (
 )
 from stele.aio import Producer
 from stele.errors import ErrorCode
+from stele.producer.outcomes import BatchOutcome
 from stele.producer.partitioner import LONG_KEY_BYTES
-from stele.records import RecordMetadata
 from stele.wire.batch import Header
 from stele.wire.record import RECORD_OVERHEAD, record_size_bound
 from stele.world import RpcCode, RpcError
@@ -103,7 +103,7 @@ class Transactional:
         self, receipt: Any, topic: str, value: bytes | None, *record: object
     ) -> None:
         self.sent.append(value)
-        receipt.set_result(RecordMetadata(topic, 0, len(self.sent) - 1, 5))
+        receipt.settle(BatchOutcome(topic, 0, 0, [5] * len(self.sent)), len(self.sent) - 1)
 
 
 class Outlet:

@@ -12,9 +12,11 @@ from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ClosedError, ErrorCode
 from stele.producer.accumulator import Accumulator
-from stele.producer.arguments import LATEST_TIME_MS
+from stele.producer.arguments import LATEST_TIME_MS, new_record
 from stele.producer.destinations import Destinations
+from stele.producer.outcomes import BatchOutcome
 from stele.producer.prepared import PreparedTransactions
+from stele.records import ProducerRecord, RecordMetadata
 from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, on_stage
 
@@ -55,6 +57,56 @@ async def test_a_thread_hands_nothing_over_before_those_that_wait_for_room(stage
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert accumulator.hand_over(1, has_waited=False)
+
+
+class Told:
+    """Hears of one record, in place of a future."""
+
+    def __init__(self) -> None:
+        self.heard: list[RecordMetadata | BaseException] = []
+
+    def settle(self, outcome: BatchOutcome, number: int) -> None:
+        self.heard.append(outcome.error or outcome.metadata(number))
+
+
+@on_stage
+async def test_records_that_were_handed_over_are_counted_once(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    partition.faults.append(Fault(ErrorCode.MESSAGE_TOO_LARGE))  # halves the batch
+    async with stage.producer(linger_ms=1_000) as producer:
+        await producer.partitions_for("t")
+        told = [Told() for _ in range(7)]
+        records = [
+            new_record("t", b"%d" % number, b"k" * number, (), 5 + number, None, each)
+            for number, each in enumerate(told)
+        ]
+        sizes = sum(each.size for each in records)
+        assert all(producer.buffer.hand_over(each.size, has_waited=False) for each in records)
+        assert producer.buffer.used_bytes == sizes
+        producer.intake.take(records[0])  # it has an empty key, and chooses no partition
+        count, size = producer.intake.take_run(records, 1)
+        assert (count, size) == (6, sizes - records[0].size)
+        producer.buffer.take_over(sizes)
+        assert producer.buffer.used_bytes == sizes
+        await producer.send_all([ProducerRecord("t", b"nobody waits")])
+        await producer.flush()
+        assert producer.buffer.used_bytes == 0
+    assert [each.heard for each in told] == [[("t", 0, n, 5 + n)] for n in range(7)]
+    assert stage.cluster.values() == [*(b"%d" % n for n in range(7)), b"nobody waits"]
+
+
+@on_stage
+async def test_a_producer_that_fails_tells_each_record_once(stage: Stage) -> None:
+    stage.cluster.create("t")
+    producer = stage.producer(linger_ms=1_000)
+    await producer.partitions_for("t")
+    told = [Told() for _ in range(3)]
+    records = [new_record("t", b"v", b"k", (), None, None, each) for each in told]
+    assert producer.intake.take_run(records, 0)[0] == 3
+    await producer.abort()
+    assert [[type(each) for each in one.heard] for one in told] == [[ClosedError]] * 3
+    with pytest.raises(ClosedError):
+        producer.intake.take_run(records, 0)
 
 
 @pytest.mark.parametrize("name", ["\ud800", b"bytes", 1])

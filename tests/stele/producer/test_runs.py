@@ -87,24 +87,29 @@ def by_both(work: Any) -> tuple[Any, Any]:
     st.sampled_from([36, 200, 2**40]),
     st.none() | st.integers(0, 3),
     st.sampled_from([1, 40, 2**40]),
+    st.sampled_from([(), (None, 7)]),
 )
-@example([ProducerRecord("t", b"v", b"k", [("\ud800", b"")])], 0, 1, 2**40, 2**40, 0, 1)
-@example([ProducerRecord("t", b"v", timestamp_ms=2**63)], 0, 1, 2**40, 2**40, 0, 1)
-@example([("t", b"v", None, (), None, True)], 0, 4, 2**40, 2**40, None, 1)
+@example([ProducerRecord("t", b"v", b"k", [("\ud800", b"")])], 0, 1, 2**40, 2**40, 0, 1, ())
+@example([ProducerRecord("t", b"v", timestamp_ms=2**63)], 0, 1, 2**40, 2**40, 0, 1, ())
+@example([("t", b"v", None, (), None, True)], 0, 4, 2**40, 2**40, None, 1, (None, 7))
 def test_the_module_divides_records_as_python_does(
-    records: list[OutgoingRecord],
+    records: list[Any],
     start: int,
     count: int,
     room: int,
     largest: int,
     keyless: int | None,
     keyless_bytes: int,
+    more: tuple[object, ...],
 ) -> None:
+    records = [each if isinstance(each, list) else (*each, *more) for each in records]
+
     def run() -> tuple[Run, list[tuple[int, list[int]]]]:
         found = divide(
             records,
             start,
             "t",
+            field_count=6 + len(more),
             partition_count=count,
             room_bytes=room,
             largest_bytes=largest,
@@ -135,8 +140,8 @@ def test_a_run_has_what_single_sends_would_accept_unchanged(
     size = keyless_size = 0
     by_partition: dict[int, list[OutgoingRecord]] = {}
     for record in records[: run.record_count]:
-        accepted = new_record(*record)
-        topic, value, key, _, _, partition, bound = accepted
+        accepted = new_record(*record, *[None])  # nobody waits for it
+        topic, value, key, _, _, partition, _, bound = accepted
         assert accepted[:3] == record[:3]
         assert (topic, accepted.headers) == ("t", list(record[3]))
         assert accepted[4:6] == record[4:6]
