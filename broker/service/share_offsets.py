@@ -31,6 +31,7 @@ from broker.service.groups import ask_unchecked, existing_partitions
 from broker.service.internal_topics import made, share_topic
 from broker.service.share_groups import ask_states, check_version, state_keys
 from broker.service.topics import NO_TOPIC_ID, Topics
+from metadata.internal_topics import SHARE_TOPIC
 from metadata.topics import Topic
 from runtime.authorization.authorizer import Operation, group_resource, refusal
 from runtime.authorization.caller import Caller
@@ -291,15 +292,23 @@ async def delete(
     answer = await ask_unchecked(context, StatesDeletionRequest(group_id, ids))
     _raise(answer.error, group_id)
     keys = state_keys(group_id, answer.states or {})
-    told = await ask_states(context, [ForgetRequest(key) for key in keys])
+    # Without the topic of the states, none was ever made.
+    is_stored = context.image().topic(SHARE_TOPIC) is not None
+    forgotten = [ForgetRequest(key) for key in keys]
+    told = (
+        await ask_states(context, forgotten)
+        if is_stored
+        else [StateAnswer(ErrorCode.NONE) for _ in keys]
+    )
     failed = {
         key.topic_id: each.message
         for key, each in zip(keys, told, strict=True)
         if each.error is not ErrorCode.NONE
     }
     deleted = frozenset(key.topic_id for key in keys) - failed.keys()
-    if deleted:
-        await ask_unchecked(context, StatesDeletedRequest(group_id, deleted))
+    if keys:
+        over = None if failed else answer.number
+        await ask_unchecked(context, StatesDeletedRequest(group_id, deleted, over))
 
     def outcome(topic: Topic | ErrorCode) -> Outcome:
         if not isinstance(topic, Topic):

@@ -61,8 +61,8 @@ class ShareBench(ConsumerBench):
         request = StatesDeletionRequest("g", frozenset(topic_ids))
         return told(self.ask(request), ShareDeletionAnswer)
 
-    def states_deleted(self, *topic_ids: bytes) -> Heard:
-        return self.ask(StatesDeletedRequest("g", frozenset(topic_ids)))
+    def states_deleted(self, *topic_ids: bytes, over: int | None = None) -> Heard:
+        return self.ask(StatesDeletedRequest("g", frozenset(topic_ids), over))
 
     def share_partitions(self) -> Partitions:
         answer = told(self.ask(SharePartitionsRequest("g")), SharePartitionsAnswer)

@@ -8,7 +8,7 @@ from broker.coordinator.group.cleaning import some_of
 from broker.coordinator.group.notes import NotedRecord, PartialDeletion
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import OffsetKey, offset_record
-from broker.coordinator.group.registry import GroupRegistry
+from broker.coordinator.group.registry import IN_PARTS, GroupRegistry
 from broker.coordinator.group.types import (
     DeleteAnswer,
     DeleteRequest,
@@ -71,5 +71,5 @@ class AdministrationRequests:
         records = some_of(chain(offsets, ends))
         is_over = records[-1] is ends[-1]
         if not is_over:
-            records[0] = NotedRecord.of(records[0], PartialDeletion())
+            records[0] = NotedRecord.of(records[0], PartialDeletion(IN_PARTS))
         return Step(records, [Reply(waiter, DeleteAnswer(ErrorCode.NONE, is_over=is_over))])

@@ -17,7 +17,7 @@ from broker.coordinator.group.consumer.requests import ConsumerRequests
 from broker.coordinator.group.consumer.types import NOTHING_KNOWN, Metadata
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
-from broker.coordinator.group.notes import Note, NotedRecord, PartialDeletion
+from broker.coordinator.group.notes import DeletionEnd, Note, NotedRecord, PartialDeletion
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.records import GroupKey, OffsetKey, decode_key
@@ -107,7 +107,10 @@ class GroupMachine:
 
     def _replay_note(self, note: Note, group_id: str, now: Now) -> None:
         if isinstance(note, PartialDeletion):
-            self._groups.deletion_begun(group_id, now)
+            self._groups.deletion_begun(group_id, note.number, now)
+            return
+        if isinstance(note, DeletionEnd):
+            self._groups.deletion_ended(group_id, note.number)
             return
         group = self._groups.get(group_id)
         if group is not None:

@@ -30,8 +30,16 @@ class Committer(NamedTuple):
 class PartialDeletion(NamedTuple):
     """A part of a group is deleted, and the request for the next part is on its way."""
 
+    number: int
 
-Note = Successor | Committer | PartialDeletion
+
+class DeletionEnd(NamedTuple):
+    """All parts are deleted, and the group stays."""
+
+    number: int
+
+
+Note = Successor | Committer | PartialDeletion | DeletionEnd
 
 
 class NotedRecord(KeyValue):

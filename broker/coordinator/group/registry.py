@@ -15,6 +15,9 @@ DELETION_MS: Final = 10_000
 member could join a group that has lost some of its offsets, and the rest would stay. If the
 deletion ends early, the group opens again after this time."""
 
+IN_PARTS: Final = 0
+"""The number of the deletion of a group in parts. It ends with the group."""
+
 
 class GroupRegistry:
     """Only one group has an id, of whatever kind."""
@@ -26,8 +29,10 @@ class GroupRegistry:
         # The offset after the last tombstone of a group. The answer that a group does not exist is
         # sent when it is committed.
         self._removed_end = -1
-        # Groups that are deleted in parts, by name. Until this time no member may join or commit.
-        self._deleted_until_ms: dict[str, float] = {}
+        # The deletions that close groups, by name: the number of each, and when it closes the group
+        # no more. Meanwhile no member may join or commit.
+        self._deletions: dict[str, dict[int, float]] = {}
+        self._last_deletion = IN_PARTS
         self.is_loaded = False
 
     # ------------------------------------------------------------------------- questions
@@ -52,7 +57,8 @@ class GroupRegistry:
 
     def is_being_deleted(self, group_id: str, now: Now) -> bool:
         """Clients that are refused for this reason ask again soon."""
-        return self._deleted_until_ms.get(group_id, now.monotonic_ms) > now.monotonic_ms
+        deletions = self._deletions.get(group_id, {})
+        return any(until_ms > now.monotonic_ms for until_ms in deletions.values())
 
     def end_of(self, group: Group | None) -> int:
         """The offset after the records that say that the group is as it is, or that it does not
@@ -81,15 +87,29 @@ class GroupRegistry:
     def drop(self, group_id: str) -> None:
         """Remove a group."""
         self._groups.pop(group_id).dissolve()
-        self._deleted_until_ms.pop(group_id, None)
+        self._deletions.pop(group_id, None)
 
     def tombstone_read(self, end_offset: int) -> None:
         """The tombstone of a group was replayed, whether there was such a group or not."""
         self._removed_end = end_offset
 
-    def deletion_begun(self, group_id: str, now: Now) -> None:
+    def next_deletion(self) -> int:
+        """A number for a deletion of which the end is told."""
+        self._last_deletion += 1
+        return self._last_deletion
+
+    def deletion_begun(self, group_id: str, number: int, now: Now) -> None:
         """A part of a group is deleted, and the request for the next part is on its way."""
-        self._deleted_until_ms[group_id] = now.monotonic_ms + DELETION_MS
+        deletions = self._deletions.get(group_id, {})
+        lasting = {each: ms for each, ms in deletions.items() if ms > now.monotonic_ms}
+        self._deletions[group_id] = {**lasting, number: now.monotonic_ms + DELETION_MS}
+
+    def deletion_ended(self, group_id: str, number: int) -> None:
+        """The group opens again, unless another deletion is under way."""
+        deletions = self._deletions.get(group_id, {})
+        deletions.pop(number, None)
+        if not deletions:
+            self._deletions.pop(group_id, None)
 
     def unloaded(self) -> list[Waiter]:
         """Forget all groups. Returns the waiters of all of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.coordinator.group.consumer.types import Metadata
 from broker.coordinator.group.group import Group
-from broker.coordinator.group.notes import NotedRecord, PartialDeletion
+from broker.coordinator.group.notes import DeletionEnd, NotedRecord, PartialDeletion
 from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.share.draft import ShareDraft
 from broker.coordinator.group.share.group import ShareGroup
@@ -126,10 +126,16 @@ class ShareRequests:
     def _states_deleted(self, request: StatesDeletedRequest, waiter: Waiter, now: Now) -> Step:
         step = told(waiter, None)
         group = self._groups.find(request.group_id, ShareGroup)
-        if group is not None:
-            draft = ShareDraft(group)
-            draft.states_deleted(request.topic_ids)
-            step.records += draft.records
+        if group is None:
+            return step
+        draft = ShareDraft(group)
+        draft.states_deleted(request.topic_ids)
+        step.records += draft.records
+        if request.over is not None:
+            if draft.records:
+                step.records[-1] = NotedRecord.of(step.records[-1], DeletionEnd(request.over))
+            else:
+                self._groups.deletion_ended(group.group_id, request.over)
         return step
 
     # ------------------------------------------------------------------------- administration
@@ -173,14 +179,20 @@ class ShareRequests:
         self, group: ShareGroup, topic_ids: frozenset[bytes] | None, waiter: Waiter, now: Now
     ) -> Step:
         """Also close the group for a while, or a member could have states initialized that are
-        deleted then."""
+        deleted then. A group that stays and has no such state stays open."""
         if not group.is_empty:
             answer = ShareDeletionAnswer(ErrorCode.NON_EMPTY_GROUP)
             return told(waiter, answer, group.recorded_end)
         draft = ShareDraft(group)
-        answer = ShareDeletionAnswer(ErrorCode.NONE, draft.give_up_states(topic_ids))
+        states = draft.give_up_states(topic_ids)
+        if topic_ids is not None and not states:
+            step = told(waiter, ShareDeletionAnswer(ErrorCode.NONE, states), group.recorded_end)
+            step.records += draft.records
+            return step
+        number = self._groups.next_deletion()
+        answer = ShareDeletionAnswer(ErrorCode.NONE, states, number)
         if not draft.records:
-            self._groups.deletion_begun(group.group_id, now)
+            self._groups.deletion_begun(group.group_id, number, now)
             return told(waiter, answer, group.recorded_end)
         (record,) = draft.records
-        return Step([NotedRecord.of(record, PartialDeletion())], [Reply(waiter, answer)])
+        return Step([NotedRecord.of(record, PartialDeletion(number))], [Reply(waiter, answer)])

@@ -76,6 +76,8 @@ class ShareDeletionAnswer:
     states: Partitions | None = None
     """The share partitions whose states have to be deleted first. None: the group is of another
     kind, or does not exist."""
+    number: int = 0
+    """Of the deletion, for ``StatesDeletedRequest``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class ShareDeletionRequest(GroupRequest[ShareDeletionAnswer]):
 
 @dataclass(frozen=True, slots=True)
 class StatesDeletionRequest(GroupRequest[ShareDeletionAnswer]):
-    """As ``ShareDeletionRequest``, for the topics with these ids. The group stays."""
+    """As ``ShareDeletionRequest``, for the topics with these ids. The group stays, and members can
+    join again when ``StatesDeletedRequest`` says that the deletion is over."""
 
     topic_ids: frozenset[bytes]
 
@@ -96,6 +99,9 @@ class StatesDeletedRequest(GroupRequest[None]):
     """The share coordinator has no state of these topics any more."""
 
     topic_ids: frozenset[bytes]
+    over: int | None = None
+    """The number of the deletion, if it is over: no state is deleted any more. A deletion whose
+    outcome is unknown is not over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from broker.coordinator.group.share.types import (
     Initialization,
     NewStatesAnswer,
     NewStatesRequest,
+    ShareDeletionAnswer,
     ShareDescribeAnswer,
     ShareDescribeRequest,
     ShareHeartbeatAnswer,
@@ -140,9 +141,11 @@ class ShareGroupLife(RuleBasedStateMachine):
     def delete_states(self, name: str, is_done: bool) -> None:
         if name in self.cluster.counts:
             topic_ids = frozenset({self.cluster.id_of(name)})
-            self.bench.ask(StatesDeletionRequest("g", topic_ids))
+            heard = self.bench.ask(StatesDeletionRequest("g", topic_ids))
             if is_done:
-                self.bench.ask(StatesDeletedRequest("g", topic_ids))
+                numbers = [e.number for e in heard.told if isinstance(e, ShareDeletionAnswer)]
+                over = numbers[0] if numbers else None
+                self.bench.ask(StatesDeletedRequest("g", topic_ids, over))
 
     @rule()
     def settle(self) -> None:

@@ -320,9 +320,45 @@ def test_a_deleted_state_is_initialized_anew(bench: ShareBench) -> None:
     assert bench.new_states({t: frozenset({0})}).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     bench.states_deleted(t)
     assert bench.delete_states(t).states == {}
+    assert a.join() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the outcome may be unknown"
     bench.pass_time(DELETION_MS)
     settled(bench, a)
     assert a.owned == bench.cluster.pairs_of(["t", "u"])
+
+
+def test_a_group_opens_when_the_deletion_of_its_states_is_over(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a", ("t", "u"))
+    settled(bench, a)
+    a.leave()
+    t, u = bench.cluster.id_of("t"), bench.cluster.id_of("u")
+    of_t, of_u, again = (bench.delete_states(each).number for each in (t, u, u))
+    bench.states_deleted(t, over=of_t)
+    bench.states_deleted(u, over=of_u)
+    assert a.join() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the last one is under way"
+    bench.states_deleted(u, over=again)
+    settled(bench, a)
+    assert a.owned == bench.cluster.pairs_of(["t", "u"])
+
+
+def test_a_group_without_the_states_that_are_deleted_stays_open(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    a.leave()
+    assert bench.delete_states(bench.cluster.id_of("u")).states == {}
+    assert a.join() is ErrorCode.NONE
+
+
+def test_the_end_of_a_deletion_does_not_open_a_group_that_is_deleted(bench: ShareBench) -> None:
+    a = ShareClient(bench, "a")
+    settled(bench, a)
+    a.leave()
+    t = bench.cluster.id_of("t")
+    number = bench.delete_states(t).number
+    bench.ask(ShareDeletionRequest("g"))
+    bench.states_deleted(t, over=number)
+    assert a.join() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.pass_time(DELETION_MS)
+    assert a.join() is ErrorCode.NONE
 
 
 def test_the_states_of_a_deleted_topic_need_no_deletion(bench: ShareBench) -> None:
