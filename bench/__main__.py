@@ -23,6 +23,7 @@ BENCHMARKS = (
     "connections",
     "secure",
     "groups",
+    "share",
     "transactions",
     "failover",
     "hung",

@@ -23,6 +23,7 @@ import uvloop
 
 from bench import connection_clients, tenant_clients, thin_clients
 from bench.report import percentile
+from bench.share_clients import ShareWorkers
 from stele.aio import Producer
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.config import ClientConfig
@@ -392,6 +393,11 @@ async def _main(job: dict[str, Any]) -> None:
         await _produce(LibrdkafkaLoad(job))
     elif job["client"] == "small":
         await _obey({"throughput": SmallRequests(job).throughput})
+    elif job["client"] == "share":
+        async with contextlib.AsyncExitStack() as running:
+            workers = ShareWorkers(job)
+            await workers.join(running)
+            await _obey({"throughput": workers.throughput})
     elif job["client"] in connection_clients.KINDS:
         await _obey({"throughput": connection_clients.KINDS[job["client"]](job).throughput})
     elif job["client"] in tenant_clients.KINDS:

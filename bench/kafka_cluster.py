@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,19 @@ class KafkaNode:
     """One process of Kafka. Its configuration, log and data are in ``directory``."""
 
     def __init__(
-        self, directory: Path, jars: Path, node_id: int, settings: Mapping[str, object]
+        self,
+        directory: Path,
+        jars: Path,
+        node_id: int,
+        settings: Mapping[str, object],
+        features: Sequence[str] = (),
     ) -> None:
+        """``features``: those that are not enabled by themselves, with their levels."""
         self._node_id = node_id
         self._config = directory / f"{node_id}.properties"
         self._log = directory / f"{node_id}.log"
         self._jars = jars
+        self._features = [word for each in features for word in ("--feature", each)]
         self._settings = {
             "node.id": node_id,
             "controller.listener.names": "CONTROLLER",
@@ -70,7 +77,7 @@ class KafkaNode:
         lines = [f"{key}={value}\n" for key, value in self._settings.items()]
         self._config.write_text("".join(lines))
         tool = ("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID)
-        process = await self._java(*tool, "-c", str(self._config))
+        process = await self._java(*tool, "-c", str(self._config), *self._features)
         if await process.wait() != 0:
             raise KafkaError(self._ended())
 
@@ -114,21 +121,28 @@ class KafkaNode:
 class KafkaCluster:
     """Starts processes in ``directory`` and ends them. All listen on the loopback interface."""
 
-    def __init__(self, directory: Path, jars: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        jars: Path,
+        settings: Mapping[str, object],
+        features: Sequence[str],
+    ) -> None:
         ports = Ports(None)
         self._ports = {each: ports.kafka() for ids in _IDS.values() for each in ids}
         voters = ",".join(f"{each}@127.0.0.1:{self._ports[each]}" for each in _IDS["controller"])
         self._nodes: dict[int, KafkaNode] = {}
         for role, listener in (("controller", "CONTROLLER"), ("broker", "PLAINTEXT")):
             for node_id in _IDS[role]:
-                settings = {
+                of_node = {
                     "process.roles": role,
                     "controller.quorum.voters": voters,
                     "listeners": f"{listener}://127.0.0.1:{self._ports[node_id]}",
                     "offsets.topic.replication.factor": 3,
                     "default.replication.factor": 3,
+                    **settings,
                 }
-                self._nodes[node_id] = KafkaNode(directory, jars, node_id, settings)
+                self._nodes[node_id] = KafkaNode(directory, jars, node_id, of_node, features)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -136,6 +150,10 @@ class KafkaCluster:
 
     def pids(self) -> list[int]:
         return [node.pid for node in self._nodes.values() if node.pid is not None]
+
+    def broker_pids(self) -> list[int]:
+        brokers = [self._nodes[each] for each in _IDS["broker"]]
+        return [node.pid for node in brokers if node.pid is not None]
 
     async def start(self) -> None:
         """Format and start all nodes, and wait until each broker listens. Raises KafkaError."""
@@ -151,10 +169,12 @@ class KafkaCluster:
 
 
 @contextlib.asynccontextmanager
-async def fresh_kafka(jars: Path) -> AsyncIterator[KafkaCluster]:
+async def fresh_kafka(
+    jars: Path, *, settings: Mapping[str, object] | None = None, features: Sequence[str] = ()
+) -> AsyncIterator[KafkaCluster]:
     """A cluster that is not started, in a temporary directory, which is removed at the end."""
     directory = Path(tempfile.mkdtemp(prefix="stele-bench-kafka-"))
-    cluster = KafkaCluster(directory, jars)
+    cluster = KafkaCluster(directory, jars, settings or {}, features)
     try:
         yield cluster
     finally:

@@ -83,7 +83,7 @@ async def _fresh_stele() -> AsyncIterator[Contender]:
 
 
 @dataclass(slots=True)
-class _Topics:
+class Topics:
     """Creates topics as any client of the Kafka protocol does."""
 
     bootstrap: str
@@ -125,7 +125,7 @@ class _Measuring:
 
     def __init__(self, cluster: Contender, options: argparse.Namespace, report: Report) -> None:
         self._cluster = cluster
-        self._topics = _Topics(cluster.bootstrap_servers)
+        self._topics = Topics(cluster.bootstrap_servers)
         self._seconds: float = options.seconds
         self._report = report
 
@@ -232,7 +232,7 @@ async def _measure(
 async def _first_acknowledgement(bootstrap: str) -> None:
     from confluent_kafka import Producer
 
-    await _Topics(bootstrap).create("first", 1, _RELAXED)
+    await Topics(bootstrap).create("first", 1, _RELAXED)
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
     producer.produce("first", b"record")
     if producer.flush(_WAIT_S):
