@@ -18,7 +18,7 @@ from stele.config import (
     real_world,
 )
 from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode
-from stele.ids import TopicPartition
+from stele.ids import TopicPartition, encode_uuid
 from stele.records import AcknowledgeType, ShareRecord
 from stele.share_consumer.leaders import ShareLeaders
 from stele.share_consumer.member import ShareMember
@@ -88,8 +88,9 @@ class ShareConsumer:
         self._world = world or real_world(self._config.client_security())
         self._view = ClusterView(self._config, self._world)
         self._news = asyncio.Event()
-        member_id = str(uuid.UUID(bytes=self._world.rng.randbytes(16), version=4))
-        membership = ShareMembership(member_id)
+        # Kafka's brokers decode the member id of a fetch, and know no other text of a UUID.
+        member_id = uuid.UUID(bytes=self._world.rng.randbytes(16), version=4)
+        membership = ShareMembership(encode_uuid(member_id.bytes))
         self._leaders = ShareLeaders(self._config, self._view, membership, self._news.set)
         self._member = ShareMember(self._config, self._view, membership, self._changed)
         self._closed = False

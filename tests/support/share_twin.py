@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stele.errors import ErrorCode
+from stele.ids import decode_uuid
 from stele.wire.batch import decode, encode, read_header, stamp
 from stele.wire.kafka.messages import (
     find_coordinator,
@@ -208,6 +209,7 @@ class ShareTwin:
 
     async def _fetch(self, broker: int, request: Any) -> Any:
         self.requests.append(("fetch", broker, request))
+        decode_uuid(request.member_id)  # as Kafka's brokers do
         if self.fetch_errors:
             return share_fetch.ShareFetchResponse(error_code=self.fetch_errors.popleft())
         session = self._session(broker, request, opens=True)
