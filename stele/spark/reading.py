@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from stele.cluster.waiting import CONSUMER_QUOTAS
 from stele.errors import ApiError, LogTruncationError, OffsetOutOfRangeError
@@ -17,6 +15,8 @@ from stele.spark.options import SourceOptions
 from stele.spark.throttles import say
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from stele import Consumer
     from stele.consumer.positions import RawBatch
 
@@ -24,38 +24,43 @@ log = logging.getLogger(__name__)
 
 _POLL_BYTES = 4 * 1024 * 1024
 _SILENCE_MS = 60_000
-_ROWS_PER_BATCH = 20_000
-"""Arrow batches with fewer rows are put together: each costs Spark a message."""
+_ENOUGH_RECORDS = 20_000
+_ENOUGH_BYTES = _POLL_BYTES
+"""Polls with less are put together: each Arrow batch costs Spark a message. The bytes bound the
+memory of a task whose records are large."""
 
 
 def read_range(options: SourceOptions, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The rows of a range, in order.
 
-    Memory holds what the consumer has fetched ahead (``kafka.prefetch.bytes``) and the rows of one
-    poll. Raises DataLossError, UnreadableBatchError, TimeoutError, OutOfRange only with
-    ``failOnDataLoss``.
+    Memory holds what the consumer has fetched ahead (``kafka.prefetch.bytes``), the record batches
+    of at most two polls and the rows of one Arrow batch. Raises DataLossError,
+    UnreadableBatchError, TimeoutError, OutOfRange only with ``failOnDataLoss``.
     """
     from stele.column_decoder import columns_of  # after Spark's fork, as the client
 
-    def columns(batches: list[RawBatch]) -> Iterator[pa.RecordBatch]:
-        return columns_of(batches, end_offset=range_.end, include_headers=options.include_headers)
+    for batches in together(_polls(options, range_)):
+        for rows in columns_of(
+            batches, end_offset=range_.end, include_headers=options.include_headers
+        ):
+            if rows.num_rows:
+                yield rows
 
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batches in _polls(options, range_):
-        for each in columns(batches):
-            if each.num_rows:
-                waiting.append(each)
-                rows += each.num_rows
-        if rows >= _ROWS_PER_BATCH:
-            yield _together(waiting)
-            waiting, rows = [], 0
+
+def together(polls: Iterable[list[RawBatch]]) -> Iterator[list[RawBatch]]:
+    """The same record batches in fewer lists. They are put together before they are decoded, which
+    copies nothing."""
+    waiting: list[RawBatch] = []
+    records = size_bytes = 0
+    for batches in polls:
+        waiting += batches
+        records += sum(each.header.record_count for each in batches)
+        size_bytes += sum(each.header.size_bytes for each in batches)
+        if records >= _ENOUGH_RECORDS or size_bytes >= _ENOUGH_BYTES:
+            yield waiting
+            waiting, records, size_bytes = [], 0, 0
     if waiting:
-        yield _together(waiting)
-
-
-def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield waiting
 
 
 def _polls(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatch]]:
