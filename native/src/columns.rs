@@ -25,55 +25,71 @@ impl Validity {
     }
 }
 
-/// Values of any length, one behind the other.
-pub struct Binary {
+/// Values of any length. Their bytes stay where they are until `copy_to` puts them one behind the
+/// other, straight into the memory that Python keeps.
+pub struct Binary<'a> {
     pub validity: Validity,
     pub offsets: Vec<u8>, // numbers of 32 bits: one more than there are values
-    pub data: Vec<u8>,
+    pub size_bytes: usize,
+    values: Vec<&'a [u8]>, // without the empty ones
 }
 
-impl Binary {
-    fn with_room(values: usize, bytes: usize) -> Self {
+impl<'a> Binary<'a> {
+    fn with_room(values: usize) -> Self {
         let mut offsets = Vec::with_capacity(4 * (values + 1));
         offsets.extend(0i32.to_ne_bytes());
         Self {
             validity: Validity::default(),
             offsets,
-            data: Vec::with_capacity(bytes),
+            size_bytes: 0,
+            values: Vec::with_capacity(values),
         }
     }
 
     /// None: more bytes than 32 bits can count.
-    fn push(&mut self, value: Option<&[u8]>) -> Option<()> {
+    fn push(&mut self, value: Option<&'a [u8]>) -> Option<()> {
         self.validity.push(value.is_some());
-        self.data.extend_from_slice(value.unwrap_or_default());
-        let end = i32::try_from(self.data.len()).ok()?;
+        if let Some(bytes) = value.filter(|bytes| !bytes.is_empty()) {
+            self.values.push(bytes);
+            self.size_bytes += bytes.len();
+        }
+        let end = i32::try_from(self.size_bytes).ok()?;
         self.offsets.extend(end.to_ne_bytes());
         Some(())
+    }
+
+    /// `room` has `size_bytes`.
+    pub fn copy_to(&self, room: &mut [u8]) {
+        let mut rest = room;
+        for value in &self.values {
+            let (here, behind) = rest.split_at_mut(value.len());
+            here.copy_from_slice(value);
+            rest = behind;
+        }
     }
 }
 
 /// The headers of each record as a list of pairs. A record without headers has null.
-pub struct Headers {
+pub struct Headers<'a> {
     pub validity: Validity,
     pub offsets: Vec<u8>, // of each record's first header among all, numbers of 32 bits
-    pub names: Binary,
-    pub values: Binary,
+    pub names: Binary<'a>,
+    pub values: Binary<'a>,
     count: i32,
 }
 
-impl Headers {
+impl<'a> Headers<'a> {
     fn new() -> Self {
         Self {
             validity: Validity::default(),
             offsets: 0i32.to_ne_bytes().to_vec(),
-            names: Binary::with_room(0, 0),
-            values: Binary::with_room(0, 0),
+            names: Binary::with_room(0),
+            values: Binary::with_room(0),
             count: 0,
         }
     }
 
-    fn push(&mut self, cursor: &mut Cursor, count: u64) -> Option<()> {
+    fn push(&mut self, cursor: &mut Cursor<'a>, count: u64) -> Option<()> {
         for _ in 0..count {
             let length = cursor.varint64()?;
             let name = cursor.field(length)??; // it may not be null
@@ -90,19 +106,18 @@ impl Headers {
 }
 
 /// What the records of some batches hold. Times and offsets are relative to those of the batch.
-pub struct Columns {
+pub struct Columns<'a> {
     pub times: Vec<u8>,  // numbers of 64 bits
     pub deltas: Vec<u8>, // numbers of 64 bits
-    pub keys: Binary,
-    pub values: Binary,
-    pub headers: Option<Headers>,
+    pub keys: Binary<'a>,
+    pub values: Binary<'a>,
+    pub headers: Option<Headers<'a>>,
 }
 
-impl Columns {
+impl<'a> Columns<'a> {
     /// None: a body is not sound, and the reference says why.
-    pub fn of(bodies: &[(&[u8], usize)], with_headers: bool) -> Option<Self> {
+    pub fn of(bodies: &[(&'a [u8], usize)], with_headers: bool) -> Option<Self> {
         // A record has no fewer than 7 bytes, whatever a batch claims.
-        let bytes: usize = bodies.iter().map(|(data, _)| data.len()).sum();
         let records: usize = bodies
             .iter()
             .map(|(data, count)| *count.min(&(data.len() / 7)))
@@ -110,8 +125,8 @@ impl Columns {
         let mut columns = Self {
             times: Vec::with_capacity(8 * records),
             deltas: Vec::with_capacity(8 * records),
-            keys: Binary::with_room(records, 0),
-            values: Binary::with_room(records, bytes),
+            keys: Binary::with_room(records),
+            values: Binary::with_room(records),
             headers: with_headers.then(Headers::new),
         };
         for (data, count) in bodies {
@@ -126,7 +141,7 @@ impl Columns {
         Some(columns)
     }
 
-    fn push(&mut self, cursor: &mut Cursor) -> Option<()> {
+    fn push(&mut self, cursor: &mut Cursor<'a>) -> Option<()> {
         let head = Head::read(cursor)?;
         self.times.extend(head.timestamp_delta_ms.to_ne_bytes());
         self.deltas.extend(head.offset_delta.to_ne_bytes());
@@ -138,7 +153,7 @@ impl Columns {
         (cursor.position == head.end).then_some(())
     }
 
-    fn push_headers(&mut self, cursor: &mut Cursor, end: usize) -> Option<()> {
+    fn push_headers(&mut self, cursor: &mut Cursor<'a>, end: usize) -> Option<()> {
         let count = cursor.varint64()?;
         if count & 1 == 1 || cursor.position > end {
             return None;

@@ -122,28 +122,34 @@ fn decode_columns<'py>(
     let bytes = |buffer: &[u8]| PyBytes::new(py, buffer);
     let binary = |column: &columns::Binary| {
         let validity = &column.validity;
-        (
-            validity.nulls,
-            bytes(&validity.bits),
-            bytes(&column.offsets),
-            bytes(&column.data),
-        )
+        let data = PyBytes::new_with(py, column.size_bytes, |room| {
+            worked(py, column.size_bytes, || column.copy_to(room));
+            Ok(())
+        });
+        data.map(|data| {
+            (
+                validity.nulls,
+                bytes(&validity.bits),
+                bytes(&column.offsets),
+                data,
+            )
+        })
     };
-    let headers = columns.headers.as_ref().map(|headers| {
-        let validity = &headers.validity;
-        (
-            validity.nulls,
-            bytes(&validity.bits),
+    let headers = match &columns.headers {
+        None => None,
+        Some(headers) => Some((
+            headers.validity.nulls,
+            bytes(&headers.validity.bits),
             bytes(&headers.offsets),
-            binary(&headers.names),
-            binary(&headers.values),
-        )
-    });
+            binary(&headers.names)?,
+            binary(&headers.values)?,
+        )),
+    };
     let found = (
         bytes(&columns.times),
         bytes(&columns.deltas),
-        binary(&columns.keys),
-        binary(&columns.values),
+        binary(&columns.keys)?,
+        binary(&columns.values)?,
         headers,
     );
     found.into_pyobject(py).map(Some)

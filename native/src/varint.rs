@@ -53,12 +53,16 @@ impl<'a> Cursor<'a> {
         self.varint(5, 32)
     }
 
-    /// A time.
+    /// A time, or a length of a reader that takes 64 bits.
     pub fn varint64(&mut self) -> Option<u64> {
-        let low = *self.data.get(self.position)?;
-        if low < 0x80 {
-            self.position += 1;
-            return Some(u64::from(low));
+        let mut value = 0;
+        for place in 0..9 {
+            let byte = *self.data.get(self.position + place)?;
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte < 0x80 {
+                self.position += place + 1;
+                return Some(value);
+            }
         }
         self.varint(10, 64)
     }
