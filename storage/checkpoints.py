@@ -111,7 +111,7 @@ def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
     anything in its directory counts, and a power loss before that leaves a part of it, or zeroes.
     Raises LogDirectoryError if it is malformed."""
     text = (_read_text(disk, path) or "").rstrip("\0")
-    if len(text) < len(encode_partition_metadata(bytes(16))):
+    if len(text) < len(encode_partition_metadata(bytes(16)).rstrip()):  # Kafka ends no line
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     try:
