@@ -50,6 +50,7 @@ from cli import (
 from cli.command_list import CommandList
 from cli.dev import commands as dev
 from cli.group import commands as group
+from cli.importing.command import import_command
 from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, UsageError, note
 from cli.perf import commands as perf
@@ -105,6 +106,7 @@ app.command("whatif")(whatif.whatif)
 app.add_typer(log_dump.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.add_typer(verify.app, name="verify")
+app.command("import")(import_command)
 app.command("size")(size.size)
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)

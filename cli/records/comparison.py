@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from stele.records import ConsumerRecord
+    from stele.wire.record import Record
 
 _FIELDS: Final = ("key", "value", "headers", "timestamp_ms")
 
@@ -30,7 +31,7 @@ class _Side:
     """Records of one side without a partner yet. Without an other side they are only counted."""
 
     def __init__(self) -> None:
-        self.waiting: deque[ConsumerRecord] = deque()
+        self.waiting: deque[ConsumerRecord | Record] = deque()
         self.is_over = False
         self.alone = 0
 
@@ -64,7 +65,9 @@ class Comparison:
     def is_over(self) -> bool:
         return self.difference is not None or (self._source.is_over and self._target.is_over)
 
-    def take(self, records: Sequence[ConsumerRecord] | None, *, of_source: bool) -> None:
+    def take(
+        self, records: Sequence[ConsumerRecord] | Sequence[Record] | None, *, of_source: bool
+    ) -> None:
         """Compare further. None: the side is over."""
         side = self._source if of_source else self._target
         if records is None:

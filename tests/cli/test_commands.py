@@ -17,6 +17,7 @@ from cli import client_properties, main, profiles
 from cli.command_list import first_sentence
 from cli.output import table_lines
 from runtime.config.node import from_environment
+from tests.support.kafka_directories import KafkaDirectory, batch
 
 PRINTS_ITS_OWN_FORMAT = {
     *("server", "dev logs", "demo", "console", "consume", "reassign generate", "spark run"),
@@ -110,6 +111,7 @@ ARGUMENTS = {
     "transaction abort": ["--topic", "t", "--partition", "0", "--start-offset", "1"],
     "transaction force-terminate": ["p"],
     "spark sweep": [],
+    "import": ["LOGS"],
     "perf produce": [
         *("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "1"),
     ],
@@ -195,8 +197,10 @@ def test_without_a_cluster_a_command_ends_in_time_and_says_so_once(
     name: str, dead_server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
-    plan = str(tmp_path / "plan.json")
-    arguments = [plan if each == "PLAN" else each for each in ARGUMENTS[name]]
+    kafka = KafkaDirectory(tmp_path / "logs")
+    kafka.segment("t", 0, 0, [batch([0])])
+    files = {"PLAN": str(tmp_path / "plan.json"), "LOGS": str(kafka.path)}
+    arguments = [files.get(each, each) for each in ARGUMENTS[name]]
     if name.startswith("spark "):
         pytest.importorskip("stele.spark.exactly_once_sink")  # to import Spark takes seconds
     began = time.monotonic()
