@@ -19,8 +19,7 @@ from stele.ids import PartitionId
 from stele.world import Buffer, Clock
 
 _READ_BYTES: Final = 1 << 20
-"""The most of one partition in one answer, apart from its first batch. A member that wants few
-records would otherwise have much read that is not for it."""
+"""The most of one partition in one answer, apart from its first batch."""
 _READS_MAX: Final = 16
 """Of one partition for one answer. Control batches give no records."""
 
@@ -104,9 +103,9 @@ class ShareFetch:
     async def _delivered(self, partition: LedSharePartition) -> Delivery | None:
         delivery = Delivery()
         try:
-            for _ in range(_READS_MAX):
+            for number in range(_READS_MAX):
                 # One delivery of a partition is all: a suspect record must have no others with it.
-                if delivery.acquired or not await self._read(partition, delivery):
+                if delivery.acquired or not await self._read(partition, delivery, number):
                     break
             else:
                 self._woken.set()  # to look again: a log may have many batches without records
@@ -115,14 +114,15 @@ class ShareFetch:
                 return Delivery(error)
         return delivery if delivery.acquired else None
 
-    async def _read(self, partition: LedSharePartition, delivery: Delivery) -> bool:
-        """Read once. Returns whether there may be more. Raises ApiError."""
+    async def _read(self, partition: LedSharePartition, delivery: Delivery, number: int) -> bool:
+        """Read once, after ``number`` reads that have found no record for the member. Returns
+        whether there may be more. Raises ApiError."""
         if partition.failure is not None:
             raise ApiError(partition.failure.code, partition.failure.message)
         offset = partition.fetch_offset()
         if offset is None or partition.is_reading or not self._session.is_open:
             return False
-        max_bytes = max(1, min(self._left_bytes, _READ_BYTES))
+        max_bytes = self._bytes_to_read(partition, number)
         is_committed = partition.settings.read_committed
         partition.is_reading = True
         try:
@@ -145,23 +145,36 @@ class ShareFetch:
             is_strict=self._wanted.is_strict,
         )
         delivery.acquired += acquired
-        for data in _of_acquired(batches, acquired):
-            delivery.records.append(data)
-            self._left_bytes -= len(data)
+        given = _of_acquired(batches, acquired)
+        delivery.records += [each.data for each in given]
+        size = sum(len(each.data) for each in given)
+        self._left_bytes -= size
+        if given:
+            partition.record_bytes = size / sum(each.last - each.first + 1 for each in given)
         self._left_records -= sum(each.last - each.first + 1 for each in acquired)
         if not acquired:
             await asyncio.sleep(0)  # there may be many batches without records for members
         return True
 
+    def _bytes_to_read(self, partition: LedSharePartition, number: int) -> int:
+        """Twice what the member's records take if they are as large as those before. A member that
+        wants one record must not cost a read of a MiB. After each read in vain, four times as
+        much: records of others or control batches may lie between."""
+        most = min(self._left_bytes, _READ_BYTES)
+        if partition.record_bytes:
+            expected = int(2 * self._left_records * partition.record_bytes)
+            most = min(most, expected << 2 * number)
+        return max(1, most)
 
-def _of_acquired(batches: Sequence[SharedBatch], acquired: Sequence[Acquired]) -> list[Buffer]:
+
+def _of_acquired(batches: Sequence[SharedBatch], acquired: Sequence[Acquired]) -> list[SharedBatch]:
     """The batches with a record that was acquired. Both ascend."""
-    found: list[Buffer] = []
+    found: list[SharedBatch] = []
     ranges = iter(acquired)
     at = next(ranges, None)
     for each in batches:
         while at is not None and at.last < each.first:
             at = next(ranges, None)
         if at is not None and at.first <= each.last and each.is_deliverable:
-            found.append(each.data)
+            found.append(each)
     return found

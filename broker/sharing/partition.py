@@ -118,6 +118,9 @@ class LedSharePartition:
         self.is_reading = False
         """Whether a fetch reads the log for its member. Others wait, or they would read the
         same."""
+        self.record_bytes = 0.0
+        """The mean size of the last records that were given, as they are in their batches. 0: none
+        were given."""
         self.is_retired = False
         """Whether it is dropped as soon as nothing is under way."""
         self._states = states

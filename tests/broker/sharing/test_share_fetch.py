@@ -87,6 +87,33 @@ async def test_records_stop_at_the_bytes_that_a_member_asks_for() -> None:
 
 
 @virtual
+async def test_a_member_that_wants_one_record_has_little_read() -> None:
+    bench = SharingBench()
+    for _ in range(100):
+        bench.log.append()
+    led = await bench.led()
+    for _ in range(3):
+        assert len((await bench.fetch(led, max_records=1, is_strict=True)).acquired) == 1
+    assert bench.log.reads == [(0, 1 << 20), (1, 2), (2, 2)]
+
+
+@virtual
+async def test_more_is_read_after_each_read_in_vain() -> None:
+    bench = SharingBench()
+    bench.log.append()
+    led = await bench.led()
+    await bench.fetch(led, max_records=1, is_strict=True)
+    for _ in range(50):
+        bench.log.append(is_deliverable=False)
+    bench.log.append()
+    bench.log.reads.clear()
+    delivery = await bench.fetch(led, max_records=1, is_strict=True)
+    assert [each.first for each in delivery.acquired] == [51]
+    sizes = [max_bytes for _, max_bytes in bench.log.reads]
+    assert sizes == [2, 8, 32, 128][: len(sizes)]
+
+
+@virtual
 async def test_a_log_of_control_batches_is_passed_over() -> None:
     bench = SharingBench()
     for _ in range(100):
