@@ -122,6 +122,8 @@ def _reasons(window: ShareWindow, first: WindowRange, group: GroupDescription) -
             f"{_member(first.member_id, group)} has it since {moment(first.acquired_ms)} UTC "
             f"({age}), in delivery {deliveries}"
         )
+    elif first.due_ms is not None:
+        reasons.append(f"it rests, after {deliveries} deliveries (share.redelivery.backoff.ms)")
     elif first.delivery_count:
         reasons.append(f"it is available, after {deliveries} deliveries")
     else:
@@ -160,10 +162,16 @@ def _following(window: ShareWindow, first: WindowRange) -> list[str]:
         end = f"its lock ends at {moment(first.lock_until_ms)} UTC, in {left}, unless it is renewed"
         return [f"{end}; if the member does not accept it, it {after}"]
     number = first.delivery_count + 1
+    rests = ""
+    if first.due_ms is not None:
+        left = _seconds(max(first.due_ms - window.time_ms, 0))
+        rests = f"it rests until {moment(first.due_ms)} UTC, {left} more; then "
     last = "; without an acceptance it is given up then" if number >= limit else ""
     if window.readers == 0:
-        return [f"the next member that reads it gets it, as delivery {number} of {limit}{last}"]
-    return [f"the next fetch of a member gets it, as delivery {number} of {limit}{last}"]
+        return [
+            f"{rests}the next member that reads it gets it, as delivery {number} of {limit}{last}"
+        ]
+    return [f"{rests}the next fetch of a member gets it, as delivery {number} of {limit}{last}"]
 
 
 def _remedies(window: ShareWindow, first: WindowRange | None, queue: Queue) -> list[str]:

@@ -95,6 +95,21 @@ class GroupConfig:
         True,
         "Whether members may renew the locks of their records (KIP-1222).",
     )
+    share_redelivery_backoff_ms = integer(
+        0,
+        "How long a record of a share group rests after its first delivery in vain (it was "
+        "released, or its lock ended) before it is delivered again. After each further one it "
+        "rests twice as long. Kafka has no such configuration. 0: it is delivered again at once.",
+        minimum=0,
+        maximum=3_600_000,
+    )
+    share_redelivery_backoff_max_ms = integer(
+        60000,
+        "How long a record of a share group rests at most before it is delivered again. It holds "
+        "its partition's window meanwhile. Kafka has no such configuration.",
+        minimum=0,
+        maximum=3_600_000,
+    )
     share_auto_offset_reset = string(
         "latest",
         "Where a share group begins in a partition that it reads for the first time: latest, "
@@ -192,6 +207,14 @@ def check_group(configs: Mapping[str, str], static: Mapping[str, str]) -> None:
                 ErrorCode.INVALID_CONFIG,
                 f"{session} {values[session]} must be larger than {interval} {values[interval]}",
             )
+    first = GroupConfig.share_redelivery_backoff_ms.key
+    longest = GroupConfig.share_redelivery_backoff_max_ms.key
+    first_ms, longest_ms = _value(first, configs, static), _value(longest, configs, static)
+    if first_ms > longest_ms:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{first.name} {first_ms} must not be larger than {longest.name} {longest_ms}",
+        )
 
 
 def _value(key: ConfigKey, configs: Mapping[str, str], static: Mapping[str, str]) -> int:

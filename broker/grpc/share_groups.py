@@ -166,6 +166,7 @@ def _range(each: DescribedRange) -> pb.DescribeShareWindowResponse.Range:
         acquired_ms=each.acquired_ms,
         lock_until_ms=each.lock_until_ms,
         being_persisted=each.is_being_persisted,
+        due_ms=each.due_ms,
         last_vain_delivery=None
         if vain is None
         else pb.DescribeShareWindowResponse.VainDelivery(

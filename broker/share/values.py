@@ -138,15 +138,16 @@ class StateWrite(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """A share group's limits: its group configurations of the same names."""
+    """A share group's limits: its group configurations of the same names, and those of the back-off
+    of redelivery (share.redelivery.backoff.ms, share.redelivery.backoff.max.ms)."""
 
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     partition_max_record_locks: int = 2_000
     renew_acknowledge_enable: bool = True
     backoff_ms: int = 0
-    """A released record is not delivered again for this time after its first delivery, and for
-    twice the time after each further one. 0: it is delivered at once."""
+    """A record that was delivered in vain is not delivered again for this time after its first
+    delivery, and for twice the time after each further one. 0: it is delivered at once."""
     backoff_max_ms: int = 0
     has_dead_letters: bool = False
     """Whether the group has a dead letter topic (KIP-1191)."""

@@ -37,6 +37,8 @@ class SharePartitionSettings:
             config.share_delivery_count_limit,
             config.share_partition_max_record_locks,
             config.share_renew_acknowledge_enable,
+            config.share_redelivery_backoff_ms,
+            config.share_redelivery_backoff_max_ms,
         )
         is_committed = config.share_isolation_level == "read_committed"
         return cls(limits, config.share_auto_offset_reset, is_committed)

@@ -24,6 +24,8 @@ class DescribedRange(NamedTuple):
     holder: str
     acquired_ms: int
     lock_until_ms: int
+    due_ms: int
+    """They are not delivered before. NO_TIME: they do not rest."""
     is_being_persisted: bool
     """The member has decided about them, and the share coordinator has not answered yet."""
     vain: VainDelivery | None
@@ -111,6 +113,7 @@ def _described(each: Range, offset_ms: int) -> DescribedRange:
         each.holder,
         each.acquired_ms + offset_ms if is_held else NO_TIME,
         each.lock_until_ms + offset_ms if is_held else NO_TIME,
+        each.due_ms + offset_ms if each.due_ms else NO_TIME,
         each.write >= 0,
         None if vain is None else vain._replace(ended_ms=vain.ended_ms + offset_ms),
     )

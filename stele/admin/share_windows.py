@@ -41,6 +41,8 @@ class WindowRange:
     """The last one of the first record. None: there was none, or the leader does not know it. It
     knows nothing of the time before it led, and not everything of records that were delivered
     together."""
+    due_ms: int | None = None
+    """They rest until then, before they are delivered again (share.redelivery.backoff.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def _range(told: pb.DescribeShareWindowResponse.Range) -> WindowRange:
         last_vain_delivery=VainDelivery(vain.end, vain.member_id, vain.ended_ms)
         if told.HasField("last_vain_delivery")
         else None,
+        due_ms=told.due_ms if told.due_ms > 0 else None,
     )
 
 

@@ -98,6 +98,14 @@ def test_a_record_that_a_member_has_is_explained() -> None:
             "how its last delivery ended is not known",
             "as delivery 5 of 5; without an acceptance it is given up then",
         ),
+        (
+            {**FREE, "delivery_count": 2, "due_ms": NOON_MS + 4_000},
+            "it rests, after 2 of at most 5 deliveries (share.redelivery.backoff.ms)",
+            (
+                "it rests until 2026-01-01 12:00:04.000 UTC, 4.0 s more; then the next fetch of a "
+                "member gets it, as delivery 3 of 5"
+            ),
+        ),
         ({**FREE, "delivery_count": 0}, "no delivery of it counts", "as delivery 1 of 5"),
         (
             {**FREE, "last_vain_delivery": VainDelivery("released", "m-1", NOON_MS)},

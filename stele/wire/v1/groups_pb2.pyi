@@ -425,7 +425,7 @@ class DescribeShareWindowResponse(_message.Message):
         last_offset: int
         def __init__(self, end: _Optional[str] = ..., member_id: _Optional[str] = ..., ended_ms: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
     class Range(_message.Message):
-        __slots__ = ("first_offset", "last_offset", "state", "delivery_count", "member_id", "acquired_ms", "lock_until_ms", "being_persisted", "last_vain_delivery")
+        __slots__ = ("first_offset", "last_offset", "state", "delivery_count", "member_id", "acquired_ms", "lock_until_ms", "being_persisted", "last_vain_delivery", "due_ms")
         FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
         LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
@@ -435,6 +435,7 @@ class DescribeShareWindowResponse(_message.Message):
         LOCK_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
         BEING_PERSISTED_FIELD_NUMBER: _ClassVar[int]
         LAST_VAIN_DELIVERY_FIELD_NUMBER: _ClassVar[int]
+        DUE_MS_FIELD_NUMBER: _ClassVar[int]
         first_offset: int
         last_offset: int
         state: str
@@ -444,7 +445,8 @@ class DescribeShareWindowResponse(_message.Message):
         lock_until_ms: int
         being_persisted: bool
         last_vain_delivery: DescribeShareWindowResponse.VainDelivery
-        def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., member_id: _Optional[str] = ..., acquired_ms: _Optional[int] = ..., lock_until_ms: _Optional[int] = ..., being_persisted: _Optional[bool] = ..., last_vain_delivery: _Optional[_Union[DescribeShareWindowResponse.VainDelivery, _Mapping]] = ...) -> None: ...
+        due_ms: int
+        def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., member_id: _Optional[str] = ..., acquired_ms: _Optional[int] = ..., lock_until_ms: _Optional[int] = ..., being_persisted: _Optional[bool] = ..., last_vain_delivery: _Optional[_Union[DescribeShareWindowResponse.VainDelivery, _Mapping]] = ..., due_ms: _Optional[int] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]

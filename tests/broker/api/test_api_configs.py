@@ -143,6 +143,9 @@ async def test_single_keys_are_changed_and_each_resource_is_answered(version: in
         (GROUP, "g", {"streams.session.timeout.ms": (SET, "50000")}, ErrorCode.INVALID_CONFIG),
         (GROUP, "g", {"share.session.timeout.ms": (SET, "5000")}, ErrorCode.INVALID_CONFIG),
         (GROUP, "g", {"share.auto.offset.reset": (SET, "none")}, ErrorCode.INVALID_CONFIG),
+        # The longest rest is a minute, unless it is set too.
+        (GROUP, "g", {"share.redelivery.backoff.ms": (SET, "60001")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {"share.redelivery.backoff.ms": (SET, "-1")}, ErrorCode.INVALID_CONFIG),
         (GROUP, "g", {"retention.ms": (DELETE, None)}, ErrorCode.INVALID_CONFIG),
     ],
 )

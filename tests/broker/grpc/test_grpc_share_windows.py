@@ -55,6 +55,7 @@ async def test_the_record_that_holds_a_window_back_is_described() -> None:
     vain = window.ranges[2].last_vain_delivery
     assert (vain.end, vain.member_id, vain.last_offset) == ("released", "m", 2)
     assert not window.ranges[0].HasField("last_vain_delivery")
+    assert {each.due_ms for each in window.ranges} == {-1}
 
     page = await described(edges, from_offset=1, max_ranges=2)
     assert page.ranges == window.ranges[1:3]

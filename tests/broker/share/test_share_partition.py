@@ -18,6 +18,7 @@ from broker.share.values import (
     StateBatch,
     VainDelivery,
 )
+from broker.sharing.window_description import describe_window
 from stele.errors import ApiError, ErrorCode
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
@@ -131,6 +132,17 @@ def test_the_delay_of_a_released_record_doubles_up_to_its_bound() -> None:
     limits = Limits(backoff_ms=10, backoff_max_ms=35)
     assert [limits.backoff_after(count) for count in (1, 2, 3, 99)] == [10, 20, 35, 35]
     assert Limits(backoff_max_ms=35).backoff_after(1) == 0
+
+
+def test_the_end_of_a_rest_is_described_by_the_clock_on_the_wall() -> None:
+    partition = SharePartition(0, (), DELAYED)
+    partition.acquire("m1", 0, [ReadBatch(0, 1)], 10, 5)
+    release = AcknowledgementBatch(0, 0, [AcknowledgeType.RELEASE])
+    write = partition.acknowledge("m1", [release], 10)
+    assert write is not None
+    partition.written(write.number, 20)
+    window = describe_window(partition, 25, 1_025, 0, 10)
+    assert [each.due_ms for each in window.ranges] == [1_050, NO_TIME]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,26 @@ async def test_the_first_offset_is_persisted_before_the_first_delivery(
 
 
 @virtual
+async def test_a_released_record_rests_twice_as_long_each_time() -> None:
+    bench = SharingBench(
+        delivery_count_limit=9, backoff_ms=100, backoff_max_ms=350, record_lock_duration_ms=60_000
+    )
+    bench.log.append()
+    led = await bench.led()
+    assert await bench.offsets(led) == [0]
+    rests = []
+    for _ in range(4):
+        await led.acknowledge("m", [batch(0, 0, RELEASE)])
+        began_s = bench.clock.monotonic()
+        delivery = await bench.fetch(led, wait_ms=10_000)
+        assert [each.first for each in delivery.acquired] == [0]
+        rests.append(bench.clock.monotonic() - began_s)
+    assert rests == pytest.approx([0.1, 0.2, 0.35, 0.35], abs=0.03)
+    led.end_session("m")
+    assert await bench.offsets(led, "n") == [0], "the delivery did not count"
+
+
+@virtual
 async def test_an_acknowledgement_is_answered_when_it_is_persisted() -> None:
     bench = SharingBench()
     for _ in range(3):

@@ -162,15 +162,21 @@ async def test_the_configuration_of_a_group_reaches_its_share_partitions() -> No
     await until(lambda: mine.machine is not None and other.machine is not None)
     before = other.settings
     resource = ConfigResource.group("g")
-    record = pb.ConfigRecord(
-        resource_type=resource.type,  # type: ignore[arg-type]
-        resource_name=resource.name,
-        name="share.record.lock.duration.ms",
-        value="17000",
-    )
-    bench.commit(pb.MetadataRecord(config=record))
+    for name, value in (
+        ("share.record.lock.duration.ms", "17000"),
+        ("share.redelivery.backoff.ms", "250"),
+        ("share.redelivery.backoff.max.ms", "900"),
+    ):
+        record = pb.ConfigRecord(
+            resource_type=resource.type,  # type: ignore[arg-type]
+            resource_name=resource.name,
+            name=name,
+            value=value,
+        )
+        bench.commit(pb.MetadataRecord(config=record))
     assert mine.machine is not None
     assert mine.settings.limits.record_lock_duration_ms == 17_000
+    assert [mine.settings.limits.backoff_after(count) for count in (1, 2, 3)] == [250, 500, 900]
     assert mine.machine.limits is mine.settings.limits
     assert other.settings == before
     assert bench.partitions.lock_duration_ms("g") == 17_000
