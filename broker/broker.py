@@ -340,6 +340,11 @@ class Broker:
         self._groups = GroupCoordinators(config, hosting, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
         self._publisher.subscribe(self._certificates)
+        self._producer_ids = ProducerIds(
+            broker_id=config.node_id,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            allocate=self._controller.allocate_producer_ids,
+        )
         self._assemble_transactions_and_sharing()
         self._metrics.read_groups(self._groups)
         self._metrics.read_partitions(self._replicas.measures, config.metrics_offsets_max)
@@ -369,11 +374,7 @@ class Broker:
             replicas=self._replicas,
             sessions=FetchSessions(world.rng),
             controller=self._controller,
-            producer_ids=ProducerIds(
-                broker_id=config.node_id,
-                broker_epoch=lambda: self._lifecycle.broker_epoch,
-                allocate=self._controller.allocate_producer_ids,
-            ),
+            producer_ids=self._producer_ids,
             groups=self._groups,
             transactions=self._transactions,
             sharing=self._sharing,
@@ -428,6 +429,8 @@ class Broker:
             image=image,
             clock=world.clock,
             answer_share=self._kafka.memory.answer_share,
+            letter_nodes=self._node_connections("dead-letters"),
+            new_producer_id=self._producer_ids.take,
         )
         self._publisher.subscribe(self._sharing)
         self._metrics.read_sharing(self._sharing.partitions)

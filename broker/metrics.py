@@ -407,6 +407,27 @@ class BrokerMetrics:
             "type",
             lambda: {kind.name.lower(): count for kind, count in measures.answered.items()},
         )
+        self._registry.gauge(
+            "stele_share_waiting_dead_letters",
+            "Records that share groups have given up, and whose dead letters are not written yet.",
+            lambda: float(partitions.waiting_letters),
+        )
+        self._registry.gauge(
+            "stele_share_troubled_dead_letters",
+            "Share partitions whose dead letters cannot be written now.",
+            lambda: float(partitions.troubled_letters),
+        )
+        self._registry.total(
+            "stele_share_dead_letters",
+            "Dead letters of share groups that were written.",
+            lambda: measures.letters,
+        )
+        self._registry.total(
+            "stele_share_lost_dead_letters",
+            "Records that share groups have given up without the dead letter that they should have "
+            "had.",
+            lambda: measures.lost_letters,
+        )
 
     def read_groups(self, groups: GroupCoordinators) -> None:
         """Declare what the coordinators of consumer groups have and do."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cli.metadata_history import moment
 
@@ -22,6 +22,13 @@ class Queue(enum.Enum):
     UNREAD = "no member reads it"
     HELD = "a record holds the start of its window"
     FREE = "no record holds its window back"
+
+
+_GIVEN_UP: Final = {
+    "archiving": "after {} deliveries",
+    "archiving_rejected": "since a member has rejected it in delivery {}",
+}
+"""States of records that wait for their dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ def explain_window(
     is_idle = queue is Queue.UNREAD and first is None and lag == 0
     return QueueExplanation(
         queue,
-        is_idle or queue in (Queue.HELD, Queue.FREE),
+        is_idle or (queue in (Queue.HELD, Queue.FREE) and window.letter_trouble is None),
         _numbers(window),
         tuple(reasons),
         tuple(following),
@@ -101,10 +108,14 @@ def explain_window(
 def _numbers(window: ShareWindow) -> str:
     if not window.size:
         return f"window: empty, before offset {window.start_offset} everything is done"
+    waiting = ""
+    if window.archiving_records:
+        waiting = f"; {window.archiving_records} wait for their dead letters"
     return (
         f"window: offsets {window.start_offset} to {window.end_offset - 1}, {window.size} of at "
         f"most {window.max_record_locks}; {window.done_records} done, {window.acquired_records} "
         f"with {len(window.holders)} members, {window.redelivered_records} delivered in vain before"
+        f"{waiting}"
     )
 
 
@@ -115,6 +126,12 @@ def _reasons(window: ShareWindow, first: WindowRange, group: GroupDescription) -
         age = _seconds(window.time_ms - window.start_since_ms)
         held += f"; the window begins with it since {moment(window.start_since_ms)} UTC ({age})"
     reasons = [held]
+    if first.state in _GIVEN_UP:
+        why = _GIVEN_UP[first.state].format(first.delivery_count)
+        reasons.append(f"it is given up, {why}, and its dead letter is not written yet")
+        if window.letter_trouble is not None:
+            reasons.append(f"dead letters cannot be written: {window.letter_trouble}")
+        return reasons
     deliveries = f"{first.delivery_count} of at most {window.delivery_count_limit}"
     if first.member_id is not None and first.acquired_ms is not None:
         age = _seconds(window.time_ms - first.acquired_ms)
@@ -150,6 +167,8 @@ def _vain(vain: VainDelivery, group: GroupDescription) -> str:
 
 def _following(window: ShareWindow, first: WindowRange) -> list[str]:
     limit = window.delivery_count_limit
+    if first.state in _GIVEN_UP:
+        return ["it is done when its dead letter is written, which is tried again and again"]
     if first.is_being_persisted:
         return ["its member has decided about it, and the decision is being persisted"]
     if first.lock_until_ms is not None:
@@ -177,6 +196,12 @@ def _following(window: ShareWindow, first: WindowRange) -> list[str]:
 def _remedies(window: ShareWindow, first: WindowRange | None, queue: Queue) -> list[str]:
     if queue is Queue.UNREAD:
         return ["start a consumer of the group"]
+    if first is not None and first.state in _GIVEN_UP and window.letter_trouble is not None:
+        remedy = (
+            "have the dead letter topic take letters, or remove errors.deadletterqueue.topic.name "
+            "from the group: then records are given up without letters"
+        )
+        return [remedy]
     if queue is not Queue.FULL or first is None:
         return []
     remedies = [

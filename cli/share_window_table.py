@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     *("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "SINCE (UTC)", "RECORDS", "MOST", "DONE"),
-    *("REDELIVERED", "CONSUMER-ID", "HELD", "UNTIL (UTC)"),
+    *("REDELIVERED", "DEAD", "CONSUMER-ID", "HELD", "UNTIL (UTC)"),
 )
 
 
@@ -38,6 +38,9 @@ def print_windows(
             for cells in _cells(window)
         ],
     )
+    for (group, place), window in windows.items():
+        if window is not None and window.letter_trouble is not None:
+            print(f"dead letters of {place} of share group {group!r}: {window.letter_trouble}")
 
 
 def _cells(window: ShareWindow | None) -> Iterator[tuple[object, ...]]:
@@ -49,6 +52,7 @@ def _cells(window: ShareWindow | None) -> Iterator[tuple[object, ...]]:
         window.start_offset,
         None if since_ms is None else moment(since_ms),
         *(window.size, window.max_record_locks, window.done_records, window.redelivered_records),
+        window.archiving_records,
     )
     if not window.holders:
         yield (*numbers, None, 0, None)

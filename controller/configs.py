@@ -28,8 +28,15 @@ from metadata.config_keys import (
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.connection_settings import listener_limit
 from metadata.effective import client_metrics_layers, sourced
-from metadata.features import GROUP_CONFIGS, SUPPORTED, require
-from metadata.group_config import check_group
+from metadata.features import (
+    DEAD_LETTERS,
+    GROUP_CONFIGS,
+    SHARE_VERSION,
+    SUPPORTED,
+    require,
+    require_feature,
+)
+from metadata.group_config import GroupConfig, check_group
 from metadata.image import MetadataImage
 from metadata.internal_topics import CLEANUP, check_cleanup
 from metadata.records import METADATA_VERSION
@@ -155,6 +162,8 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
     elif resource.type == pb.ConfigResourceType.GROUP:
         require(decision.image, GROUP_CONFIGS, "a configuration of a group")
         check_group(after, decision.context.static)
+        if after.get(GroupConfig.errors_deadletterqueue_topic_name.key.name):
+            require_feature(decision.image, SHARE_VERSION, DEAD_LETTERS, "a dead letter topic")
     elif resource.type == pb.ConfigResourceType.CLIENT_METRICS:
         require(decision.image, CLIENT_METRICS_CONFIGS, "a subscription to clients' metrics")
         validate_client_metrics(after)

@@ -52,7 +52,9 @@ GROUP_VERSION = "group.version"
 """KIP-848. At 1, there are groups of the consumer protocol."""
 
 SHARE_VERSION = "share.version"
-"""KIP-932. At 1, there are share groups."""
+"""KIP-932. At 1, there are share groups. At 2, they can have dead letters (KIP-1191)."""
+DEAD_LETTERS = 2
+"""The level of share.version with dead letters."""
 
 KAFKA_NAMES: Mapping[str, str] = {METADATA_VERSION: "stele.metadata.version"}
 """The features' names in Kafka's protocol. Kafka's tools take a level of ``metadata.version`` for a
@@ -64,7 +66,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
         FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL),
         FeatureRange(TRANSACTION_VERSION, 0, 2),
         FeatureRange(GROUP_VERSION, 0, 1),
-        FeatureRange(SHARE_VERSION, 0, 1),
+        FeatureRange(SHARE_VERSION, 0, 2),
     )
 }
 """The levels that this version of Stele supports, by name. New clusters begin with the highest
@@ -103,6 +105,17 @@ def require(image: MetadataImage, level: int, what: str) -> None:
             ErrorCode.UNSUPPORTED_VERSION,
             f"{what} needs {METADATA_VERSION} {level}, and {finalized} is finalized: "
             f"stele features upgrade --metadata {level}",
+        )
+
+
+def require_feature(image: MetadataImage, name: str, level: int, what: str) -> None:
+    """Raises ApiError UNSUPPORTED_VERSION unless the feature has reached ``level``."""
+    finalized = finalized_level(image, name)
+    if finalized < level:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{what} needs {name} {level}, and {finalized} is finalized: stele features upgrade "
+            f"--feature {name}={level}",
         )
 
 

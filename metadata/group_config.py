@@ -23,6 +23,9 @@ RESET_PATTERN: Final = (
 """Its groups are days, hours, minutes and seconds, in the text of Java's Duration."""
 
 
+TOPIC_PATTERN: Final = r"|(?!__)[a-zA-Z0-9._-]{1,249}"
+
+
 class GroupConfig:
     """The effective configuration of a group."""
 
@@ -109,6 +112,18 @@ class GroupConfig:
         "its partition's window meanwhile. Kafka has no such configuration.",
         minimum=0,
         maximum=3_600_000,
+    )
+    # Dead letters (KIP-1191).
+    errors_deadletterqueue_topic_name = string(
+        "",
+        "The topic that gets a dead letter for each record that the share group gives up. Its "
+        "errors.deadletterqueue.group.enable must be true. Empty: there are no dead letters.",
+        pattern=(TOPIC_PATTERN, "the name of a topic that is not internal, or empty"),
+    )
+    errors_deadletterqueue_copy_record_enable = boolean(
+        True,
+        "Whether a dead letter has the key, the value and the headers of its record. Otherwise it "
+        "only names the record. Kafka's default is false.",
     )
     share_auto_offset_reset = string(
         "latest",
@@ -197,6 +212,14 @@ def check_group(configs: Mapping[str, str], static: Mapping[str, str]) -> None:
                 f"{key.name}={value}: it must be from {low} ({least.key.name}) to {high} "
                 f"({most.key.name})",
             )
+    topic = configs.get(GroupConfig.errors_deadletterqueue_topic_name.key.name, "").strip()
+    prefix = NodeSettings.errors_deadletterqueue_topic_name_prefix
+    if topic and not topic.startswith(prefix.read(static)):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{GroupConfig.errors_deadletterqueue_topic_name.key.name}={topic}: it must begin with "
+            f"{prefix.read(static)!r} ({prefix.key.name})",
+        )
     for longer, shorter in (
         (GroupConfig.consumer_session_timeout_ms, GroupConfig.consumer_heartbeat_interval_ms),
         (GroupConfig.share_session_timeout_ms, GroupConfig.share_heartbeat_interval_ms),

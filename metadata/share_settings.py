@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metadata.setting import Setting, integer
+from metadata.setting import Setting, boolean, integer, string
 
 
 def _least(default: int, key: str, least: int = 1) -> Setting[int]:
@@ -92,6 +92,17 @@ class ShareSettings:
     )
     group_share_max_partition_max_record_locks = _most(
         4000, "share.partition.max.record.locks", 2000, 10000
+    )
+
+    errors_deadletterqueue_topic_name_prefix = string(
+        "dlq.",
+        "What the names of dead letter topics of share groups begin with. Empty: any name may be "
+        "one.",
+    )
+    errors_deadletterqueue_auto_create_topics_enable = boolean(
+        False,
+        "Whether a dead letter topic that does not exist is created. Only false.",
+        not_built=(("true", "create the dead letter topic yourself; it must be false"),),
     )
 
     share_coordinator_state_topic_num_partitions = integer(

@@ -1,4 +1,4 @@
-"""A topic's configuration: every key that a topic can have, by Kafka 4.1's names.
+"""A topic's configuration: every key that a topic can have, by Kafka 4.4's names.
 
 Each is declared here and nowhere else: the attribute is the key, dots as underscores, and of an
 instance the value.
@@ -141,6 +141,10 @@ class TopicConfig:
         "(compressed, perhaps anew by compression.type).",
         minimum=0,
         synonym="message.max.bytes",
+    )
+    errors_deadletterqueue_group_enable = boolean(
+        False,
+        "Whether share groups may write dead letters to the topic (KIP-1191).",
     )
     message_downconversion_enable = boolean(
         True,

@@ -139,6 +139,8 @@ async def _describe_window(
         done_records=window.done_count,
         acquired_records=window.acquired_count,
         redelivered_records=window.redelivered_count,
+        archiving_records=window.archiving_count,
+        letter_trouble=window.letter_trouble or "",
         max_record_locks=limits.partition_max_record_locks,
         delivery_count_limit=limits.delivery_count_limit,
         record_lock_duration_ms=limits.record_lock_duration_ms,

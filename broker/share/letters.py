@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.share.machine import SharePartition
 from broker.share.values import LetterPlan, StateBatch, StateWrite
+
+NO_TOPIC: Final = bytes(16)
 
 
 class LetterTarget(NamedTuple):
@@ -71,12 +73,10 @@ class LetterDesk:
         return self._machine.archive([(each.first, each.last) for each in records], None)
 
     def abandon(self) -> StateWrite:
-        """The dead letter topic of the letters that are under way is gone, and every letter with
-        it. Their records are due again, with another producer."""
-        plan = self.under_way
-        assert plan is not None
-        plan = self._revised(plan._replace(ranges=()))
-        return self._machine.restate()._replace(letters=plan)
+        """The dead letter topic of the letters that are under way is gone, or has lost letters of
+        their producer. Their records are due again, with another producer."""
+        nothing = LetterPlan(NO_TOPIC, 0, -1, 0, 0)
+        return self._machine.restate()._replace(letters=self._revised(nothing))
 
     def _revised(self, plan: LetterPlan) -> LetterPlan:
         self._revision += 1

@@ -18,6 +18,11 @@ class ShareMeasures:
         """Deliveries of records that were delivered before."""
         self.answered: Final[dict[AcknowledgeType, int]] = dict.fromkeys(AcknowledgeType, 0)
         """Records whose acknowledgement was taken and persisted, by its type."""
+        self.letters = 0
+        """Dead letters that were written."""
+        self.lost_letters = 0
+        """Records that were given up without a dead letter, although the group had a dead letter
+        topic: retention had deleted them first, or the topic was taken from the group."""
 
     def delivered(self, acquired: Iterable[Acquired]) -> None:
         """A member has these records now."""

@@ -11,6 +11,7 @@ Invariants:
 - One write of the state is under way at a time. What comes meanwhile is the next write.
 - A write has a start offset that rests on persisted decisions, and on those of the same write.
 - An acknowledgement is answered when its write is persisted, or when that has failed.
+- A record that is given up keeps its place in the window until its dead letter is written.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from broker.replication.replica import Wake
 from broker.replication.shared import SharedBatch
 from broker.share.machine import SharePartition
 from broker.share.values import NO_DEADLINE, AcknowledgementBatch, Acquired, ReadBatch, StateWrite
-from broker.sharing.measures import ShareMeasures
+from broker.sharing.dead_letters import DeadLetters, LetterOffice
 from broker.sharing.settings import SharePartitionSettings
 from broker.sharing.window_description import DescribedWindow, describe_window
 from stele.errors import ApiError, ErrorCode
@@ -107,7 +108,7 @@ class LedSharePartition:
         states: States,
         clock: Clock,
         deadlines: DeadlineWheel,
-        measures: ShareMeasures,
+        office: LetterOffice,
         on_dropped: Callable[[LedSharePartition], None],
     ) -> None:
         self.key = key
@@ -126,9 +127,11 @@ class LedSharePartition:
         self._states = states
         self._clock = clock
         self._deadlines = deadlines
-        self._measures = measures
+        self._measures = office.measures
+        self._office = office
         self._on_dropped = on_dropped
         self._machine: SharePartition | None = None
+        self._letters: DeadLetters | None = None  # with the machine
         self._persisted_start = 0  # the start offset that every later leader has at least
         self._state_epoch = 0
         self._waiting: dict[object, Wake] = {}
@@ -156,7 +159,9 @@ class LedSharePartition:
         if self._machine is None:
             return None
         time_ms = self._clock.time_ms()
-        return describe_window(self._machine, self._now_ms(), time_ms, from_offset, most)
+        return describe_window(
+            self._machine, self._now_ms(), time_ms, from_offset, most, self.letter_trouble
+        )
 
     def fetch_offset(self) -> int | None:
         """From where a member's next records are to be read; None: there are none now."""
@@ -231,10 +236,7 @@ class LedSharePartition:
             # that before it is persisted, and would deliver what it was told is accepted.
             write = machine.restate()
         if write is not None:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._acknowledging[write.number] = waiting
-            self._persist(write)
-            await waiting
+            await self.persist(write)
         self._measures.acknowledged(batches)
 
     def end_session(self, member: str) -> None:
@@ -247,6 +249,28 @@ class LedSharePartition:
         if self._machine is not None:
             self._machine.limits = settings.limits
             self._wake()  # the window may be larger
+
+    # ------------------------------------------------------------------------- dead letters
+
+    @property
+    def writes_letters(self) -> bool:
+        """Whether records wait for their dead letters."""
+        return self._letters is not None and self._letters.is_under_way
+
+    @property
+    def letter_trouble(self) -> str | None:
+        """Why dead letters cannot be written now."""
+        return None if self._letters is None else self._letters.trouble
+
+    async def persist(self, write: StateWrite) -> None:
+        """Raises ApiError: whether it is persisted is unknown."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._acknowledging[write.number] = waiting
+        self._persist(write)
+        await waiting
+
+    def letters_ended(self) -> None:
+        self._drop_if_retired()
 
     # ------------------------------------------------------------------------- state
 
@@ -286,7 +310,16 @@ class LedSharePartition:
             self._accepted(await self._ask_to_write(start, 0, ()))
         self._persisted_start = start
         batches = [each for each in state.batches if each.last >= start]
-        return SharePartition(start, batches, self.settings.limits, self._now_ms())
+        machine = SharePartition(start, batches, self.settings.limits, self._now_ms())
+        self._letters = DeadLetters(
+            self,
+            self._office,
+            machine,
+            state.letters,
+            group_id=self.key.group_id,
+            partition=self.log.id,
+        )
+        return machine
 
     def _accepted(self, answer: StateAnswer) -> ShareState | None:
         if answer.error is not ErrorCode.NONE:
@@ -316,6 +349,7 @@ class LedSharePartition:
             start_offset,
             complete_count,
             batches,
+            next((each.letters for each in writes if each.letters is not None), None),
         )
         return await self._states.ask(request, _STATE_TIMEOUT_S)
 
@@ -387,7 +421,7 @@ class LedSharePartition:
         self._drop_if_retired()
 
     def _drop_if_retired(self) -> None:
-        if self.is_retired and self._task is None:
+        if self.is_retired and self._task is None and not self.writes_letters:
             self.drop(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody reads it here"))
 
     def drop(self, why: ApiError) -> None:
@@ -397,6 +431,9 @@ class LedSharePartition:
             return
         self.failure = why
         self._machine = None
+        if self._letters is not None:
+            self._letters.stop()
+            self._letters = None
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         self._task = None
@@ -418,6 +455,8 @@ class LedSharePartition:
     def _begin_where_the_log_does(self) -> None:
         machine = self._machine
         if machine is not None and machine.start_offset < self.log.start_offset:
+            if self._letters is not None:
+                self._letters.left_window(self.log.start_offset)
             write = machine.log_begins_at(self.log.start_offset, self._now_ms())
             if write is not None:
                 self._persist(write)
@@ -427,12 +466,18 @@ class LedSharePartition:
         if write is not None:
             self._persist(write)
         self._set_timer()
+        self._write_letters()
         self._wake()
+
+    def _write_letters(self) -> None:
+        if self._letters is not None:
+            self._letters.begin()
 
     def _go_on(self) -> None:
         """After a load or a write: what has come due meanwhile."""
         self._begin_where_the_log_does()
         self._set_timer()
+        self._write_letters()
 
     def _wake(self) -> None:
         for wake in list(self._waiting.values()):

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from broker.coordinator.share.types import StateKey
 from broker.replication.deadlines import DeadlineWheel
-from broker.sharing.measures import ShareMeasures
+from broker.sharing.dead_letters import LetterOffice
 from broker.sharing.partition import LedSharePartition, SharedLog, States
 from broker.sharing.settings import SharePartitionSettings
 from metadata.delta import MetadataDelta
@@ -38,6 +38,7 @@ class SharePartitions:
         *,
         image: Callable[[], MetadataImage],
         clock: Clock,
+        office: LetterOffice,
     ) -> None:
         self._config = config
         self._logs = logs
@@ -45,10 +46,11 @@ class SharePartitions:
         self._image = image
         self._clock = clock
         self._deadlines = DeadlineWheel(clock)
-        self.measures: Final = ShareMeasures()
+        self._office = office
+        self.measures: Final = office.measures
         # By partition, then by group.
         self._led: dict[PartitionId, dict[str, LedSharePartition]] = {}
-        self._configs = image().configs
+        self._configs = image().configs, image().features
         self._is_stopped = False
 
     def __iter__(self) -> Iterator[LedSharePartition]:
@@ -63,6 +65,16 @@ class SharePartitions:
                 count = machine.end_offset - machine.start_offset
                 yield count, count >= machine.limits.partition_max_record_locks
 
+    @property
+    def waiting_letters(self) -> int:
+        """Records whose dead letters are not written yet."""
+        return sum(led.machine.archiving_count for led in self if led.machine is not None)
+
+    @property
+    def troubled_letters(self) -> int:
+        """Share partitions whose dead letters cannot be written now."""
+        return sum(led.letter_trouble is not None for led in self)
+
     def find(self, group_id: str, partition: PartitionId) -> LedSharePartition | None:
         """One that a member has fetched from, if this broker leads the partition still."""
         found = self._led.get(partition, {}).get(group_id)
@@ -74,6 +86,10 @@ class SharePartitions:
     def take(self, group_id: str, partition: PartitionId) -> LedSharePartition:
         """One to fetch from. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
         found = self.find(group_id, partition)
+        if found is not None and found.is_retired and found.writes_letters:
+            # Its state may have been set anew since its last member left.
+            found.drop(_moved())
+            found = None
         if found is not None:
             found.is_retired = False
             return found
@@ -87,7 +103,7 @@ class SharePartitions:
             states=self._states,
             clock=self._clock,
             deadlines=self._deadlines,
-            measures=self.measures,
+            office=self._office,
             on_dropped=self._dropped,
         )
         self._led.setdefault(partition, {})[group_id] = made
@@ -127,8 +143,9 @@ class SharePartitions:
             gone = {each.topic_id for each in delta.deleted_topics}
             for partition in [each for each in self._led if each.topic_id in gone]:
                 self._drop_all(partition, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "it was deleted"))
-        if image.configs is not self._configs:
-            self._configs = image.configs
+        settings = image.configs, image.features
+        if any(new is not old for new, old in zip(settings, self._configs, strict=True)):
+            self._configs = settings
             for led in self:
                 led.configure(self._settings(led.key.group_id))
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.share.values import Limits
 from metadata.effective import effective_group_config
+from metadata.features import DEAD_LETTERS, SHARE_VERSION, finalized_level
 from metadata.group_config import RESET_PATTERN
 from metadata.image import MetadataImage
 
@@ -25,6 +26,10 @@ class SharePartitionSettings:
     reset: str
     """share.auto.offset.reset"""
     read_committed: bool
+    dead_letter_topic: str = ""
+    """errors.deadletterqueue.topic.name; empty: the group has no dead letters."""
+    copies_dead_records: bool = True
+    """errors.deadletterqueue.copy.record.enable"""
 
     @classmethod
     def of(
@@ -32,6 +37,9 @@ class SharePartitionSettings:
     ) -> SharePartitionSettings:
         """``static``: the node's own configuration."""
         config = effective_group_config(image, group_id, static=static)
+        # A coordinator of an older broker would not know the states of dead letters.
+        has_letters = finalized_level(image, SHARE_VERSION) >= DEAD_LETTERS
+        topic = config.errors_deadletterqueue_topic_name if has_letters else ""
         limits = Limits(
             config.share_record_lock_duration_ms,
             config.share_delivery_count_limit,
@@ -39,9 +47,15 @@ class SharePartitionSettings:
             config.share_renew_acknowledge_enable,
             config.share_redelivery_backoff_ms,
             config.share_redelivery_backoff_max_ms,
+            has_dead_letters=bool(topic),
         )
-        is_committed = config.share_isolation_level == "read_committed"
-        return cls(limits, config.share_auto_offset_reset, is_committed)
+        return cls(
+            limits,
+            config.share_auto_offset_reset,
+            config.share_isolation_level == "read_committed",
+            topic,
+            config.errors_deadletterqueue_copy_record_enable,
+        )
 
     @property
     def begins_latest(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Protocol
 
 from broker.coordinator.end_offsets import EndOffsets
@@ -12,9 +12,13 @@ from broker.coordinator.runtime import Host
 from broker.coordinator.share_states import ShareStates
 from broker.coordinator.shares import ShareCoordinators, ShareLogCutter
 from broker.replication.parts import Deletions
+from broker.sharing.dead_letters import LetterOffice
+from broker.sharing.letter_writer import Appends, LetterWriter
+from broker.sharing.measures import ShareMeasures
 from broker.sharing.partitions import SharedLogs, SharePartitions
 from broker.sharing.sessions import ShareSession, ShareSessions
 from metadata.delta import MetadataDelta
+from metadata.effective import effective_topic_config
 from metadata.image import MetadataImage
 from runtime.config.node import NodeConfig
 from stele.world import Clock
@@ -25,6 +29,9 @@ class Replicas(Protocol):
 
     @property
     def deletion(self) -> Deletions: ...
+
+    @property
+    def produce(self) -> Appends: ...
 
 
 class Hosting(Host, SharedLogs, Protocol):
@@ -44,8 +51,12 @@ class Sharing:
         image: Callable[[], MetadataImage],
         clock: Clock,
         answer_share: Callable[[], int],
+        letter_nodes: Nodes,
+        new_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """``answer_share``: how many bytes the next answer to a consumer may take."""
+        """``answer_share``: how many bytes the next answer to a consumer may take.
+        ``letter_nodes``: the way of dead letters, which may wait for a slow topic, while ``nodes``
+        must not."""
         self.answer_share = answer_share
         self.coordinators = ShareCoordinators(config, hosting, clock=clock)
         self._cutter = ShareLogCutter(self.coordinators, replicas.deletion)
@@ -53,7 +64,22 @@ class Sharing:
             self.coordinators, nodes, broker_id=config.node_id, image=image, clock=clock
         )
         self.end_offsets = EndOffsets(hosting, nodes, broker_id=config.node_id, image=image)
-        self.partitions = SharePartitions(config, hosting, self.states, image=image, clock=clock)
+        self._letters = LetterWriter(
+            replicas.produce, letter_nodes, broker_id=config.node_id, image=image
+        )
+        office = LetterOffice(
+            self._letters,
+            new_producer_id,
+            image,
+            lambda topic: effective_topic_config(
+                image(), topic, static=config.raw, broker_id=config.node_id
+            ),
+            clock,
+            ShareMeasures(),
+        )
+        self.partitions = SharePartitions(
+            config, hosting, self.states, image=image, clock=clock, office=office
+        )
         self.sessions = ShareSessions(config.group_share_max_share_sessions, self._release)
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -83,6 +109,7 @@ class Sharing:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.partitions.stop()
+        self._letters.close()
         await self._cutter.stop()
         await self.end_offsets.stop()
         await self.states.stop()

@@ -51,6 +51,10 @@ class DescribedWindow(NamedTuple):
     acquired_count: int
     redelivered_count: int
     """Records that are not done and have been delivered in vain."""
+    archiving_count: int
+    """Records that are given up, and whose dead letters are not written yet."""
+    letter_trouble: str | None
+    """Why dead letters cannot be written now; None: they can, or there are none."""
     limits: Limits
     holders: list[DescribedHolder]
     ranges: list[DescribedRange]
@@ -59,7 +63,12 @@ class DescribedWindow(NamedTuple):
 
 
 def describe_window(
-    machine: SharePartition, now_ms: int, time_ms: int, from_offset: int, most: int
+    machine: SharePartition,
+    now_ms: int,
+    time_ms: int,
+    from_offset: int,
+    most: int,
+    letter_trouble: str | None = None,
 ) -> DescribedWindow:
     """``now_ms`` and ``time_ms``: the present moment by the machine's clock and by the one on the
     wall. At most ``most`` ranges are in it, from the one with ``from_offset`` on."""
@@ -95,6 +104,8 @@ def describe_window(
         machine.done_count,
         acquired,
         redelivered,
+        machine.archiving_count,
+        letter_trouble,
         machine.limits,
         sorted(holders.values(), key=lambda each: each.member_id),
         ranges,

@@ -31,7 +31,10 @@ class WindowRange:
 
     first_offset: int
     last_offset: int
-    state: str  # available, acquired, acknowledged, archived
+    state: str
+    """``available``, ``acquired``, ``acknowledged`` or ``archived``. ``archiving`` and
+    ``archiving_rejected``: given up after its last delivery, or because a member has rejected it,
+    and its dead letter is not written yet."""
     delivery_count: int
     member_id: str | None  # which has them; None: they are not acquired
     acquired_ms: int | None
@@ -71,6 +74,8 @@ class ShareWindow:
     done_records: int  # in the window
     acquired_records: int
     redelivered_records: int  # not done, and delivered in vain at least once
+    archiving_records: int  # given up, and their dead letters are not written yet
+    letter_trouble: str | None  # why dead letters cannot be written now; None: they can
     max_record_locks: int
     delivery_count_limit: int
     record_lock_duration_ms: int
@@ -168,6 +173,8 @@ def _window(leader_id: int, told: pb.DescribeShareWindowResponse) -> ShareWindow
         done_records=told.done_records,
         acquired_records=told.acquired_records,
         redelivered_records=told.redelivered_records,
+        archiving_records=told.archiving_records,
+        letter_trouble=told.letter_trouble or None,
         max_record_locks=told.max_record_locks,
         delivery_count_limit=told.delivery_count_limit,
         record_lock_duration_ms=told.record_lock_duration_ms,

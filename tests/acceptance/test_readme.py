@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata.config_keys import validate_group_config, validate_topic_config
+from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
 from stele.config import ClientConfig
 from stele.errors import ApiError, SteleError
@@ -92,15 +92,18 @@ def refused_kerberos() -> None:
         ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
-def refused_dead_letters() -> None:
-    with pytest.raises(ApiError):
-        validate_group_config("errors.deadletterqueue.topic.name", "dlq.orders")
+def refused_creation_of_dead_letter_topics() -> None:
+    with pytest.raises(ConfigError, match="create the dead letter topic yourself"):
+        load(
+            "node.id=1\nprocess.roles=broker\nlog.dirs=/tmp/x\n",
+            overrides=["errors.deadletterqueue.auto.create.topics.enable=true"],
+        )
 
 
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "dead letters of share groups (KIP-1191)": refused_dead_letters,
+    "creation of dead letter topics (KIP-1191)": refused_creation_of_dead_letter_topics,
 }
 ROWS = re.findall(
     r"^\| ([^|]+?) \|", README.partition("## What is not built yet")[2].partition("\n## ")[0],

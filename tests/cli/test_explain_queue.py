@@ -35,6 +35,8 @@ WINDOW = ShareWindow(
     done_records=5,
     acquired_records=3,
     redelivered_records=3,
+    archiving_records=0,
+    letter_trouble=None,
     max_record_locks=2000,
     delivery_count_limit=5,
     record_lock_duration_ms=30_000,
@@ -48,6 +50,28 @@ EMPTY = replace(WINDOW, end_offset=42, start_since_ms=None, ranges=(), holders=(
 def window_with(**changes: Any) -> ShareWindow:
     """Its first record is another."""
     return replace(WINDOW, ranges=(replace(HELD, **changes),))
+
+
+NOBODY: dict[str, Any] = {"member_id": None, "acquired_ms": None, "lock_until_ms": None}
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("archiving", "after 3 deliveries"),
+        ("archiving_rejected", "since a member has rejected it in delivery 3"),
+    ],
+)
+def test_a_record_that_waits_for_its_dead_letter_is_explained(state: str, why: str) -> None:
+    window = replace(window_with(state=state, **NOBODY), archiving_records=3)
+    told = explain_window(window, GROUP, 100)
+    assert told.window.endswith("; 3 wait for their dead letters")
+    assert told.reasons[1:] == (f"it is given up, {why}, and its dead letter is not written yet",)
+    assert (told.is_well, told.remedies) == (True, ())
+    told = explain_window(replace(window, letter_trouble="the topic is full"), GROUP, 100)
+    assert told.reasons[-1] == "dead letters cannot be written: the topic is full"
+    assert "remove errors.deadletterqueue.topic.name from the group" in told.remedies[0]
+    assert not told.is_well
 
 
 FREE = {"state": "available", "member_id": None, "acquired_ms": None, "lock_until_ms": None}

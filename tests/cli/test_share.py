@@ -37,6 +37,7 @@ class FakeAdmin:
         self.altered: list[tuple[str, Mapping[Any, int]]] = []
         self.deleted: list[Any] = []
         self.refused: Exception | None = None
+        self.letter_trouble: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +92,7 @@ class FakeAdmin:
             return None
         holders = (WindowHolder("m-1", 3, 1_000), WindowHolder("m-2", 1, 2_000))
         return ShareWindow(
-            *(1, 2, 500, 50, 60, 100, 4, 4, 2, 2000, 5, 30_000),
+            *(1, 2, 500, 50, 60, 100, 4, 4, 2, 3, self.letter_trouble, 2000, 5, 30_000),
             *(holders if name == "live" else (), (), None),
         )
 
@@ -177,19 +178,22 @@ def test_offsets_members_and_states_are_described(admin: FakeAdmin, capsys: Capt
 def test_windows_are_described_with_their_holders(admin: FakeAdmin, capsys: Capture) -> None:
     out, _ = run(capsys, "describe", "live", "idle", "--window")
     since = ["1970-01-01", "00:00:00.100"]
-    numbers = ["50", *since, "10", "2000", "4", "2"]
+    numbers = ["50", *since, "10", "2000", "4", "2", "3"]
     _, *found = rows(out)
     assert found == [
         ["live", "orders", "0", *numbers, "m-1", "3", "1970-01-01", "00:00:01.000"],
         ["live", "orders", "0", *numbers, "m-2", "1", "1970-01-01", "00:00:02.000"],
-        ["live", "orders", "1", *["-"] * 9],
+        ["live", "orders", "1", *["-"] * 10],
         ["idle", "orders", "0", *numbers, "-", "0", "-"],
-        ["idle", "orders", "1", *["-"] * 9],
+        ["idle", "orders", "1", *["-"] * 10],
     ]
     out, _ = run(capsys, "describe", "live", "--window", "--json")
     first, second = json.loads(out)
     assert (first["topic"], first["partition"], second["window"]) == ("orders", 0, None)
     assert first["window"]["holders"][1]["member_id"] == "m-2"
+    admin.letter_trouble = "the topic is full"
+    out, _ = run(capsys, "describe", "live", "--window")
+    assert out.endswith("dead letters of orders-0 of share group 'live': the topic is full\n")
     run(capsys, "describe", "live", "--members", "--window", code=main.EXIT_USAGE)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller import configs, producer_ids
+from controller.features import update_features
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
@@ -322,6 +323,36 @@ def test_a_group_needs_no_more_than_a_name() -> None:
         alter(machine, 32, "", consumer_session_timeout_ms=50_000).error
         == ErrorCode.INVALID_REQUEST
     )
+
+
+def test_the_dead_letter_topic_of_a_group() -> None:
+    machine = of_groups()
+    name = "errors.deadletterqueue.topic.name"
+
+    def told(topic: str) -> admin.AlterConfigsResponse.Resource:
+        return alter(machine, 32, "g", errors_deadletterqueue_topic_name=topic)
+
+    said = told("letters")
+    assert said.error == ErrorCode.INVALID_CONFIG
+    assert "it must begin with 'dlq.' (errors.deadletterqueue.topic.name.prefix)" in said.message
+    assert told("dlq.a topic").error == ErrorCode.INVALID_CONFIG
+    assert told("dlq.letters").error == 0
+    assert described(machine, 32, "g")[name] == ("dlq.letters", "DYNAMIC_GROUP")
+    assert told("").error == 0
+    # An internal topic is refused whatever the prefix is.
+    machine = Machine({"errors.deadletterqueue.topic.name.prefix": ""})
+    assert told("__consumer_offsets").error == ErrorCode.INVALID_CONFIG
+    assert told("letters").error == 0
+
+
+def test_a_dead_letter_topic_needs_a_level_of_share_version() -> None:
+    machine = of_groups()
+    request = admin.UpdateFeaturesRequest()
+    request.updates.add(name="share.version", level=1, type=admin.UpgradeType.SAFE_DOWNGRADE)
+    assert machine.do(lambda context: update_features(context, request)).features[0].error == 0
+    said = alter(machine, 32, "g", errors_deadletterqueue_topic_name="dlq.letters")
+    assert said.error == ErrorCode.UNSUPPORTED_VERSION
+    assert "a dead letter topic needs share.version 2, and 1 is finalized" in said.message
 
 
 def test_the_bounds_of_the_controller_agree_with_groups() -> None:

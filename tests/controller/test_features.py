@@ -337,7 +337,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
 
 def test_a_new_cluster_begins_with_the_highest_levels(machine: Machine) -> None:
     assert machine.image.features == FeatureLevels(
-        {"group.version": 1, VERSION: NEWEST, "share.version": 1, "transaction.version": 2}
+        {"group.version": 1, VERSION: NEWEST, "share.version": 2, "transaction.version": 2}
     )
 
 

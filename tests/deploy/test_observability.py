@@ -198,8 +198,10 @@ OURS = {
     "stele_lag_samples_left_out", "stele_log_directory_free_bytes", "stele_log_directory_full",
     "stele_quorum_elections_total", "stele_refused_producers_total", "stele_replica_moves",
     "stele_request_failures_total",
-    "stele_share_deliveries_total", "stele_share_full_windows", "stele_share_partitions",
-    "stele_share_redeliveries_total",
+    "stele_share_dead_letters_total", "stele_share_deliveries_total", "stele_share_full_windows",
+    "stele_share_lost_dead_letters_total", "stele_share_partitions",
+    "stele_share_redeliveries_total", "stele_share_troubled_dead_letters",
+    "stele_share_waiting_dead_letters",
     "stele_thin_streams", "stele_tls_certificate_days_left", "stele_tls_exchange_refused",
     "stele_under_replicated_partitions",
 }  # fmt: skip

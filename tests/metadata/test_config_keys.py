@@ -103,10 +103,12 @@ KAFKA = {
 }
 # Keys that tools of older versions still set.
 OLDER = {"message.downconversion.enable", "message.format.version"}
+# Kafka 4.4 (KIP-1191).
+NEWER = {"errors.deadletterqueue.group.enable"}
 
 
 def test_every_topic_key_of_kafka_is_known_with_its_default_and_its_synonym() -> None:
-    assert set(TOPIC_KEYS) == set(KAFKA) | OLDER
+    assert set(TOPIC_KEYS) == set(KAFKA) | OLDER | NEWER
     ours = {name: (TOPIC_KEYS[name].default, TOPIC_KEYS[name].synonym) for name in KAFKA}
     differs = {"flush.messages"}  # everything acknowledged is on disk
     assert {name for name in KAFKA if ours[name] != KAFKA[name]} == differs

@@ -392,7 +392,6 @@ class Edges:
             on_fatal=_fail,
         )
         self.publisher.subscribe(self.replicas)
-        self._make_coordinators()
         self.controller = FakeController(self)
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(
@@ -402,6 +401,10 @@ class Edges:
             endpoint={100: NamedAddress(CONTROLLER_LISTENER, *CONTROLLER)}.get,
             leader=lambda: self.leader,
         )
+        self.producer_ids = ProducerIds(
+            broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
+        )
+        self._make_coordinators()
         metrics = BrokerMetrics(self.registry)
         metrics.read_fetches(lambda: self.replicas.fetch.waiting)
         metrics.read_groups(self.groups)
@@ -448,6 +451,8 @@ class Edges:
             image=lambda: self.publisher.image,
             clock=self.clock,
             answer_share=lambda: 1 << 20,
+            letter_nodes=self.nodes,
+            new_producer_id=self.producer_ids.take,
         )
         self.publisher.subscribe(self.sharing)
 
@@ -461,9 +466,7 @@ class Edges:
             replicas=self.replicas,
             sessions=FetchSessions(fake_rng()),
             controller=client,
-            producer_ids=ProducerIds(
-                broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
-            ),
+            producer_ids=self.producer_ids,
             groups=self.groups,
             transactions=self.transactions,
             sharing=self.sharing,

@@ -9,6 +9,8 @@ from broker.replication.replica import Wake
 from broker.replication.shared import SharedBatch
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
+from stele.wire.batch import encode
+from stele.wire.record import Header, Record
 
 
 class FakeSharedLog:
@@ -34,6 +36,22 @@ class FakeSharedLog:
         self.batches.append(batch)
         for wake in list(self._watching.values()):
             wake()
+        return batch
+
+    def append_records(self, *values: bytes | None, headers: Sequence[Header] = ()) -> SharedBatch:
+        """A batch of records with these values and keys of their offsets. Where there is None,
+        compaction has removed the record."""
+        first = self._end
+        data = encode(
+            [
+                Record(first + each, 0, b"%d" % (first + each), value, tuple(headers))
+                for each, value in enumerate(values)
+                if value is not None
+            ],
+            base_offset=first,
+        )
+        batch = SharedBatch(first, first + len(values) - 1, True, data)
+        self.batches.append(batch)
         return batch
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from broker.coordinator.share.machine import changed
+from broker.coordinator.share.records import StateUpdate
 from broker.coordinator.share.types import (
     ReadRequest,
     ShareState,
@@ -16,12 +18,12 @@ from broker.coordinator.share.types import (
 from broker.replication.deadlines import DeadlineWheel
 from broker.share.values import AcknowledgementBatch, AcknowledgeType, Limits
 from broker.sharing.fetching import Delivery, ShareFetch, Wanted
-from broker.sharing.measures import ShareMeasures
 from broker.sharing.partition import LedSharePartition
 from broker.sharing.sessions import SessionKey, ShareSession
 from broker.sharing.settings import SharePartitionSettings
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from tests.support.letters import DEAD_LETTER_TOPIC, LetterBench
 from tests.support.shared_logs import FakeSharedLog
 from tests.support.timing import LoopClock, until
 
@@ -39,6 +41,8 @@ class FakeStates:
         self.state = ShareState(0, STATE_EPOCH, start_offset=0)
         self.refusal: StateAnswer | None = None
         self.gate: asyncio.Event | None = None  # answers wait for it
+        self.keeps = False
+        """Whether writes change the state, as at a coordinator."""
 
     async def ask(self, request: StateRequest, timeout_s: float) -> StateAnswer:
         self.asked.append(request)
@@ -46,6 +50,16 @@ class FakeStates:
             await self.gate.wait()
         if self.refusal is not None:
             return self.refusal
+        if self.keeps and isinstance(request, WriteRequest):
+            update = StateUpdate(
+                0,
+                request.leader_epoch,
+                request.start_offset,
+                request.complete_count,
+                request.batches,
+                request.letters,
+            )
+            self.state = changed(self.state, update)
         state = self.state if isinstance(request, ReadRequest) else None
         return StateAnswer(ErrorCode.NONE, None, state)
 
@@ -60,7 +74,8 @@ class SharingBench:
     def __init__(self, **limits: Any) -> None:
         self.clock = LoopClock()
         self.deadlines = DeadlineWheel(self.clock)
-        self.measures = ShareMeasures()
+        self.letters = LetterBench(self.clock)
+        self.measures = self.letters.office.measures
         self.states = FakeStates()
         self.log = FakeSharedLog(PartitionId(KEY.topic_id, KEY.partition))
         self.limits = Limits(record_lock_duration_ms=1_000)._replace(**limits)
@@ -70,13 +85,19 @@ class SharingBench:
         return LedSharePartition(
             KEY,
             self.log,
-            SharePartitionSettings(self.limits, reset, read_committed),
+            self.settings(reset, read_committed=read_committed),
             states=self.states,
             clock=self.clock,
             deadlines=self.deadlines,
-            measures=self.measures,
+            office=self.letters.office,
             on_dropped=self.dropped.append,
         )
+
+    def settings(
+        self, reset: str = "earliest", *, read_committed: bool = False
+    ) -> SharePartitionSettings:
+        topic = DEAD_LETTER_TOPIC if self.limits.has_dead_letters else ""
+        return SharePartitionSettings(self.limits, reset, read_committed, topic)
 
     async def led(self, reset: str = "earliest", **settings: bool) -> LedSharePartition:
         """One that is loaded."""

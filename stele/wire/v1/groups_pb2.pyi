@@ -403,7 +403,7 @@ class DescribeShareWindowRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., from_offset: _Optional[int] = ..., max_ranges: _Optional[int] = ...) -> None: ...
 
 class DescribeShareWindowResponse(_message.Message):
-    __slots__ = ("error", "message", "known", "readers", "time_ms", "start_offset", "end_offset", "start_since_ms", "done_records", "acquired_records", "redelivered_records", "max_record_locks", "delivery_count_limit", "record_lock_duration_ms", "holders", "ranges", "next_offset")
+    __slots__ = ("error", "message", "known", "readers", "time_ms", "start_offset", "end_offset", "start_since_ms", "done_records", "acquired_records", "redelivered_records", "max_record_locks", "delivery_count_limit", "record_lock_duration_ms", "holders", "ranges", "next_offset", "archiving_records", "letter_trouble")
     class Holder(_message.Message):
         __slots__ = ("member_id", "records", "lock_until_ms")
         MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -464,6 +464,8 @@ class DescribeShareWindowResponse(_message.Message):
     HOLDERS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVING_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    LETTER_TROUBLE_FIELD_NUMBER: _ClassVar[int]
     error: int
     message: str
     known: bool
@@ -481,4 +483,6 @@ class DescribeShareWindowResponse(_message.Message):
     holders: _containers.RepeatedCompositeFieldContainer[DescribeShareWindowResponse.Holder]
     ranges: _containers.RepeatedCompositeFieldContainer[DescribeShareWindowResponse.Range]
     next_offset: int
-    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., known: _Optional[bool] = ..., readers: _Optional[int] = ..., time_ms: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., start_since_ms: _Optional[int] = ..., done_records: _Optional[int] = ..., acquired_records: _Optional[int] = ..., redelivered_records: _Optional[int] = ..., max_record_locks: _Optional[int] = ..., delivery_count_limit: _Optional[int] = ..., record_lock_duration_ms: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[DescribeShareWindowResponse.Holder, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[DescribeShareWindowResponse.Range, _Mapping]]] = ..., next_offset: _Optional[int] = ...) -> None: ...
+    archiving_records: int
+    letter_trouble: str
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., known: _Optional[bool] = ..., readers: _Optional[int] = ..., time_ms: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., start_since_ms: _Optional[int] = ..., done_records: _Optional[int] = ..., acquired_records: _Optional[int] = ..., redelivered_records: _Optional[int] = ..., max_record_locks: _Optional[int] = ..., delivery_count_limit: _Optional[int] = ..., record_lock_duration_ms: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[DescribeShareWindowResponse.Holder, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[DescribeShareWindowResponse.Range, _Mapping]]] = ..., next_offset: _Optional[int] = ..., archiving_records: _Optional[int] = ..., letter_trouble: _Optional[str] = ...) -> None: ...

@@ -124,7 +124,7 @@ async def test_tells_supported_and_finalized_features(version: int) -> None:
     (finalized,) = answer.finalized_features
     from_level_0 = [
         api_versions.SupportedFeatureKey("group.version", 0, 1),
-        api_versions.SupportedFeatureKey("share.version", 0, 1),
+        api_versions.SupportedFeatureKey("share.version", 0, 2),
         api_versions.SupportedFeatureKey("transaction.version", 0, 2),
     ]
     supported = [

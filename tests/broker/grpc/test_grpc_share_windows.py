@@ -41,6 +41,7 @@ async def test_the_record_that_holds_a_window_back_is_described() -> None:
     assert (window.error, window.known, window.readers) == (ErrorCode.NONE, True, 1)
     assert (window.start_offset, window.end_offset, window.done_records) == (0, 4, 1)
     assert (window.acquired_records, window.redelivered_records) == (2, 1)
+    assert (window.archiving_records, window.letter_trouble) == (0, "")
     assert (window.max_record_locks, window.delivery_count_limit) == (2000, 5)
     (holder,) = window.holders
     assert (holder.member_id, holder.records) == ("m", 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.metrics import BrokerMetrics
@@ -53,6 +55,30 @@ async def test_an_acknowledgement_that_is_refused_does_not_count() -> None:
         await led.acknowledge("another", [batch(0, 0, ACCEPT)])
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
     assert sum(bench.measures.answered.values()) == 0
+
+
+@virtual
+async def test_dead_letters_are_told_with_those_that_wait() -> None:
+    bench = Bench()
+    registry = MetricsRegistry()
+    BrokerMetrics(registry).read_sharing(bench.partitions)
+    led = bench.partitions.take("g", P0)
+    await until(lambda: led.machine is not None)
+    letters = replace(led.settings, limits=led.settings.limits._replace(has_dead_letters=True))
+    led.configure(letters)  # its topic does not exist
+    bench.logs[P0].append(3)
+    read = await bench.logs[P0].read(0, 1, read_committed=False)
+    led.acquire("m", 0, read, 3, is_strict=False)
+    await led.acknowledge("m", [batch(0, 1, REJECT)])
+    await until(lambda: registry.values()["stele_share_troubled_dead_letters"] == 1)
+    assert registry.values()["stele_share_waiting_dead_letters"] == 2
+    led.configure(replace(letters, limits=led.settings.limits._replace(has_dead_letters=False)))
+    await until(lambda: registry.values()["stele_share_waiting_dead_letters"] == 0)
+    told = registry.values()
+    assert told["stele_share_troubled_dead_letters"] == 0
+    assert told["stele_share_lost_dead_letters_total"] == 2
+    assert told["stele_share_dead_letters_total"] == 0
+    await bench.partitions.stop()
 
 
 @virtual

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from broker.share.values import AcknowledgementBatch, AcknowledgeType
+from broker.sharing.partition import LedSharePartition
 from broker.sharing.partitions import SharePartitions
+from broker.sharing.settings import SharePartitionSettings
 from metadata.configs import ConfigResource
 from metadata.delta import MetadataDelta
+from metadata.features import DEAD_LETTERS, SHARE_VERSION
 from metadata.image import EMPTY, MetadataImage
 from runtime.config.node import from_settings
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
+from tests.support.letters import LetterBench
 from tests.support.shared_logs import FakeSharedLog
 from tests.support.sharing import FakeStates
 from tests.support.timing import LoopClock, until
@@ -37,7 +44,12 @@ class Bench:
         self.image: MetadataImage = EMPTY
         self.logs = {each: FakeSharedLog(each) for each in (P0, P1)}
         self.partitions = SharePartitions(
-            CONFIG, self, FakeStates(), image=lambda: self.image, clock=LoopClock()
+            CONFIG,
+            self,
+            FakeStates(),
+            image=lambda: self.image,
+            clock=LoopClock(),
+            office=LetterBench(LoopClock()).office,
         )
         topic = pb.TopicRecord(name="orders", topic_id=TOPIC_ID)
         self.commit(pb.MetadataRecord(topic=topic), *map(_made, (P0, P1)))
@@ -203,6 +215,49 @@ async def test_a_group_that_nobody_reads_for_is_loaded_anew_and_others_stay() ->
     assert bench.all() == {("h", P0)}
     assert all(each.failure is not None for each in mine)
     assert bench.partitions.take("g", P0) not in mine
+
+
+def settings_of(led: LedSharePartition) -> SharePartitionSettings:
+    return led.settings
+
+
+@virtual
+async def test_a_group_has_dead_letters_from_a_level_of_share_version_on() -> None:
+    bench = Bench()
+    led = bench.partitions.take("g", P0)
+    config = pb.ConfigRecord(
+        resource_type=pb.ConfigResourceType.GROUP,
+        resource_name="g",
+        name="errors.deadletterqueue.topic.name",
+        value="dlq.orders",
+    )
+    bench.commit(pb.MetadataRecord(config=config))
+    assert settings_of(led).dead_letter_topic == ""
+    level = pb.FeatureLevelRecord(name=SHARE_VERSION, level=DEAD_LETTERS)
+    bench.commit(pb.MetadataRecord(feature_level=level))
+    settings = settings_of(led)
+    assert settings.limits.has_dead_letters
+    assert settings.dead_letter_topic == "dlq.orders"
+    assert settings.copies_dead_records
+
+
+@virtual
+async def test_a_share_partition_that_writes_letters_is_not_read_again() -> None:
+    """Its state may have been set anew since its last member left."""
+    bench = Bench()
+    led = bench.partitions.take("g", P0)
+    await until(lambda: led.machine is not None)
+    led.configure(replace(led.settings, limits=led.settings.limits._replace(has_dead_letters=True)))
+    bench.logs[P0].append(1)
+    read = await bench.logs[P0].read(0, 1, read_committed=False)
+    led.acquire("m", 0, read, 1, is_strict=False)
+    reject = AcknowledgementBatch(0, 0, [AcknowledgeType.REJECT])
+    await led.acknowledge("m", [reject])
+    bench.partitions.retire("g")
+    assert bench.partitions.find("g", P0) is led
+    assert bench.partitions.take("g", P0) is not led
+    assert led.failure is not None
+    await bench.partitions.stop()
 
 
 @virtual

@@ -1,0 +1,138 @@
+"""Dead letters of share groups on processes: each record that is given up has exactly one letter,
+also when brokers are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.process_cluster import ProcessCluster
+from stele import AcknowledgeType, Admin, Consumer, NewTopic, Producer, ShareConsumer
+from stele.admin.descriptions import ConfigResource
+from stele.records import ConsumerRecord
+
+pytestmark = pytest.mark.processes
+
+PATIENCE_S = 120.0
+RECORDS = 300
+PREFIX = "__dlq.errors."
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    cluster = ProcessCluster(tmp_path_factory.mktemp("letters"), controllers=1, brokers=3)
+    asyncio.run(cluster.start())
+    yield cluster
+    asyncio.run(cluster.stop())
+
+
+def filled(cluster: ProcessCluster, topic: str) -> None:
+    """A topic with records, a dead letter topic, and a group of the same name."""
+    safe = {"min.insync.replicas": "2"}
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics(
+            [
+                NewTopic(topic, 3, 3, configs=safe),
+                NewTopic(
+                    f"dlq.{topic}",
+                    2,
+                    3,
+                    configs={**safe, "errors.deadletterqueue.group.enable": "true"},
+                ),
+            ]
+        )
+        admin.alter_configs(
+            {
+                ConfigResource.group(topic): {
+                    "share.auto.offset.reset": "earliest",
+                    "errors.deadletterqueue.topic.name": f"dlq.{topic}",
+                }
+            }
+        )
+    with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(RECORDS):
+            producer.send(
+                topic,
+                b"%d" % number,
+                key=b"key %d" % number,
+                headers=[("number", b"%d" % number)],
+                partition=number % 3,
+            )
+        producer.flush()
+
+
+def is_poison(value: bytes | None) -> bool:
+    return int(value or b"1") % 10 == 0
+
+
+def work(cluster: ProcessCluster, topic: str, kill: int | None = None) -> set[bytes | None]:
+    """Accept what is good and reject what is poison, until all is done. A broker is killed after
+    the first rejection. Returns what was accepted."""
+    accepted: set[bytes | None] = set()
+    until_s = time.monotonic() + PATIENCE_S
+    with ShareConsumer(
+        cluster.bootstrap_servers, group_id=topic, share_acknowledgement_mode="explicit"
+    ) as consumer:
+        consumer.subscribe([topic])
+        while len(accepted) < RECORDS * 9 // 10 or len(letters(cluster, topic)) < RECORDS // 10:
+            assert time.monotonic() < until_s, len(accepted)
+            for record in consumer.poll(30, timeout_ms=500):
+                if is_poison(record.value):
+                    consumer.acknowledge(record, AcknowledgeType.REJECT)
+                else:
+                    consumer.acknowledge(record)
+                    accepted.add(record.value)
+            consumer.commit()
+            if kill is not None and accepted:
+                cluster.kill(kill)
+                kill = None
+    return accepted
+
+
+def letters(cluster: ProcessCluster, topic: str) -> list[ConsumerRecord]:
+    with Consumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        places = [(f"dlq.{topic}", number) for number in range(2)]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        found: list[ConsumerRecord] = []
+        while len(found) < sum(ends.values()):
+            found += consumer.poll(timeout_ms=1000)
+    return found
+
+
+def check(found: list[ConsumerRecord], topic: str) -> None:
+    """Each poison record has one letter, which is whole, and no other record has one."""
+    assert Counter(each.value for each in found) == {
+        b"%d" % number: 1 for number in range(RECORDS) if is_poison(b"%d" % number)
+    }
+    for each in found:
+        number = int(each.value or b"")
+        assert each.key == b"key %d" % number
+        headers = dict(each.headers)
+        assert headers["number"] == b"%d" % number
+        assert headers[f"{PREFIX}topic"] == headers[f"{PREFIX}group"] == topic.encode()
+        assert headers[f"{PREFIX}partition"] == b"%d" % (number % 3)
+        assert headers[f"{PREFIX}message"] == b"Offset rejected by client."
+        assert each.partition == number % 3 % 2
+
+
+def test_rejected_records_have_one_letter_each(cluster: ProcessCluster) -> None:
+    filled(cluster, "work")
+    work(cluster, "work")
+    check(letters(cluster, "work"), "work")
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_no_letter_is_lost_or_doubled_when_a_broker_is_killed(
+    cluster: ProcessCluster, number: int
+) -> None:
+    topic = f"killed-{number}"
+    filled(cluster, topic)
+    killed = cluster.broker_ids[number]
+    work(cluster, topic, killed)
+    asyncio.run(cluster.restart(killed))
+    check(letters(cluster, topic), topic)
