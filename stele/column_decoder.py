@@ -35,13 +35,16 @@ def columns_of(
     """The records of batches of one partition as rows, with the columns of Spark's Kafka source.
 
     Rows are the records from each batch's ``first_offset`` up to, but not including,
-    ``end_offset``. A record without headers has null there. Batches are decoded together, up to
-    ``max_bytes`` of decompressed records (more only for a batch that is larger itself). Raises
-    UnreadableBatchError at the first batch that cannot be read, after the rows before it.
+    ``end_offset``. Batches beyond it are not looked at. A record without headers has null there.
+    Batches are decoded together, up to ``max_bytes`` of decompressed records (more only for a batch
+    that is larger itself). Raises UnreadableBatchError at the first batch that cannot be read,
+    after the rows before it.
     """
     opened: list[_Opened] = []
     size_bytes = 0
     for batch in batches:
+        if end_offset is not None and batch.header.base_offset >= end_offset:
+            break
         try:
             body = _Opened(batch)
         except BatchError as error:

@@ -222,6 +222,19 @@ class Consumer:
             self._moved(*name).look_up(LATEST)
         self._fetcher.wake()
 
+    def fetch_until(self, topic: str, partition: int, end_offset: int) -> None:
+        """Fetch nothing of a partition from ``end_offset`` on, until it is assigned anew or another
+        end is set.
+
+        For readers of a range of offsets: otherwise the consumer fetches ahead beyond it. The batch
+        with the last offset of the range comes whole. Raises ConfigError for a partition that is
+        not assigned.
+
+        >>> consumer.fetch_until("orders", 0, 5000)
+        """
+        self._position_of(topic, partition).fetch_until = end_offset
+        self._fetcher.wake()
+
     def pause(self, *partitions: PartitionArgument) -> None:
         """Return no records of these partitions until ``resume``. Records that were fetched are
         kept. Without arguments: of all assigned partitions."""

@@ -150,6 +150,8 @@ class Fetcher:
                 continue
             if position.offset is None and not is_gone(self._view, position.partition):
                 continue
+            if position.is_fetched:
+                continue
             if room <= 0 or position.buffered_bytes >= self._config.max_partition_fetch_bytes:
                 continue
             at, asked, leader = self._ready_at(position, now)

@@ -97,6 +97,7 @@ class PartitionPosition:
         self.offset: int | None = None
         self.reset_to: int | None = None  # the timestamp for the look-up: EARLIEST or LATEST
         self.fetch_offset = 0  # offset of the next fetch; never below ``offset``
+        self.fetch_until: int | None = None  # nothing is fetched from this offset on; None: no end
         # The leader epoch of the last record below ``offset``; -1: not known.
         self.consumed_epoch = UNKNOWN_EPOCH
         self.epochs = EpochHistory()  # of everything below ``fetch_offset``
@@ -177,6 +178,11 @@ class PartitionPosition:
     @property
     def stopped_by(self) -> SteleError | None:
         return self.error or self.gone
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether everything was fetched that the application wants of it."""
+        return self.fetch_until is not None and self.fetch_offset >= self.fetch_until
 
     @property
     def needs_look_up(self) -> bool:

@@ -39,6 +39,8 @@ def why_idle(position: PartitionPosition, around: Surroundings, now: float) -> s
         )
     if position.in_flight:
         return _asked(position, around, now)
+    if position.is_fetched:
+        return f"read up to offset {position.fetch_until}, the end that fetch_until() has set"
     return _not_asked(position, around, now)
 
 

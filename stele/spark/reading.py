@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from stele.cluster.waiting import CONSUMER_QUOTAS
 from stele.errors import ApiError, LogTruncationError, OffsetOutOfRangeError
 from stele.spark.cluster import GONE, is_there, open_consumer
+from stele.spark.kept_clients import KeptClients
 from stele.spark.offsets import DataLossError, OffsetRange
 from stele.spark.options import SourceOptions
 from stele.spark.throttles import say
@@ -28,6 +30,16 @@ _ENOUGH_RECORDS = 20_000
 _ENOUGH_BYTES = _POLL_BYTES
 """Polls with less are put together: each Arrow batch costs Spark a message. The bytes bound the
 memory of a task whose records are large."""
+
+
+def _reader_key(options: SourceOptions) -> object:
+    settings = tuple(sorted(options.client.items()))
+    return options.bootstrap_servers, options.isolation_level, settings
+
+
+readers = KeptClients(open_consumer, _reader_key)
+"""The consumers of this process's tasks."""
+os.register_at_fork(after_in_child=readers.forget)
 
 
 def read_range(options: SourceOptions, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -79,9 +91,18 @@ def _polls(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatc
 
 def _polls_while_there(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatch]]:
     place = (range_.topic, range_.partition)
-    with open_consumer(options) as consumer, _throttles_said(consumer, range_):
+
+    def knows_no_other_topic(consumer: Consumer) -> bool:
+        """A consumer of earlier tasks may still know a topic that was deleted since."""
+        return consumer.topic_id(range_.topic) in (b"", range_.topic_id)
+
+    with (
+        readers.opened(options, knows_no_other_topic) as consumer,
+        _throttles_said(consumer, range_),
+    ):
         consumer.assign([place])
         consumer.seek(*place, range_.start)
+        consumer.fetch_until(*place, range_.end)  # the next task waits for no answer beyond it
         position = range_.start
         while position < range_.end:
             try:
@@ -99,15 +120,17 @@ def _polls_while_there(options: SourceOptions, range_: OffsetRange) -> Iterator[
             position = moved_to
             if batches:
                 yield batches
+        consumer.assign([])
 
 
 @contextmanager
 def _throttles_said(consumer: Consumer, range_: OffsetRange) -> Iterator[None]:
+    before_s = consumer.throttled_s
     try:
         yield
     finally:
         what = f"{range_.name} from offset {range_.start} to {range_.end}"
-        say(what, consumer.throttled_s, CONSUMER_QUOTAS)
+        say(what, consumer.throttled_s - before_s, CONSUMER_QUOTAS)
 
 
 def _after_loss(

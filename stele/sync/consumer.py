@@ -234,6 +234,18 @@ class Consumer(CallsBack):
         self._settle()
         self._do(self._consumer.seek_to_end, *partitions)
 
+    def fetch_until(self, topic: str, partition: int, end_offset: int) -> None:
+        """Fetch nothing of a partition from ``end_offset`` on, until it is assigned anew or another
+        end is set.
+
+        For readers of a range of offsets: otherwise the consumer fetches ahead beyond it. The batch
+        with the last offset of the range comes whole. Raises ConfigError for a partition that is
+        not assigned.
+
+        >>> consumer.fetch_until("orders", 0, 5000)
+        """
+        self._do(self._consumer.fetch_until, topic, partition, end_offset)
+
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Return no records of these partitions until ``resume``. Records that were fetched are
         kept. Without arguments: of all assigned partitions."""

@@ -19,9 +19,14 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 import stele.spark
-from stele import Admin, Producer
+from stele import Admin, Consumer, NewTopic, Producer
+from stele.spark import reading
 from stele.spark.batch import SteleReader
+from stele.spark.cluster import open_consumer
+from stele.spark.kept_clients import KeptClients
+from stele.spark.offsets import OffsetRange
 from stele.spark.options import SourceOptions
+from stele.spark.reading import read_range
 from stele.spark.source import SteleDataSource
 
 if TYPE_CHECKING:
@@ -207,6 +212,63 @@ def test_deleted_records_are_a_loss_and_gaps_are_none(
     assert rows.num_rows == 6
     lost = failure(lambda: list(planned.read(tasks[0])))
     assert "the offsets 2 to 10 should be read, but the log has 4 to 10 now" in lost
+
+
+def of_range(options: SourceOptions, range_: OffsetRange) -> list[bytes]:
+    batches = list(read_range(options, range_))
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def test_the_tasks_of_a_process_read_with_one_consumer(
+    monkeypatch: pytest.MonkeyPatch, bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic(partitions=2)
+    with Producer(bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+            producer.flush()  # a batch of its own
+    options = SourceOptions.parse({"bootstrap.servers": bootstrap, "subscribe": topic})
+    with Admin(bootstrap) as admin:
+        (topic_id,) = (each.topic_id for each in admin.describe_topics([topic]))
+    made: list[Consumer] = []
+
+    def noted(given: SourceOptions) -> Consumer:
+        made.append(open_consumer(given))
+        return made[-1]
+
+    readers = KeptClients(noted, lambda given: given.bootstrap_servers)
+    monkeypatch.setattr(reading, "readers", readers)
+    assert of_range(options, OffsetRange(topic, 0, 0, 3, topic_id)) == [b"0", b"2", b"4"]
+    assert of_range(options, OffsetRange(topic, 1, 1, 5, topic_id)) == [b"3", b"5", b"7", b"9"]
+    assert of_range(options, OffsetRange(topic, 0, 3, 4, topic_id)) == [b"6"]
+    assert len(made) == 1
+    assert made[0].assignment() == []
+    monkeypatch.setattr(reading, "_POLL_BYTES", 1)
+    monkeypatch.setattr(reading, "_ENOUGH_RECORDS", 1)
+    given_up = read_range(options, OffsetRange(topic, 0, 0, 5, topic_id))
+    next(given_up)
+    given_up.close()  # type: ignore[attr-defined]
+    assert of_range(options, OffsetRange(topic, 1, 0, 1, topic_id)) == [b"1"]
+    assert len(made) == 2, "a task that ended early leaves no consumer"
+    readers.close_idle()
+
+
+def test_a_topic_that_was_made_again_is_read_with_a_new_consumer(
+    monkeypatch: pytest.MonkeyPatch, bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    options = SourceOptions.parse({"bootstrap.servers": bootstrap, "subscribe": topic})
+    readers = KeptClients(open_consumer, lambda given: given.bootstrap_servers)
+    monkeypatch.setattr(reading, "readers", readers)
+    with Admin(bootstrap) as admin:
+        for value in (b"old", b"new"):
+            (topic_id,) = (each.topic_id for each in admin.describe_topics([topic]))
+            with Producer(bootstrap) as producer:
+                producer.send(topic, value).result()
+            assert of_range(options, OffsetRange(topic, 0, 0, 1, topic_id)) == [value]
+            admin.delete_topics([topic])
+            admin.create_topics([NewTopic(topic, 1, 1)])
+    readers.close_idle()
 
 
 def test_a_query_reads_only_what_its_filters_leave(

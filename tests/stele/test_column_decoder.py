@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stele.column_decoder import columns_of
+from stele.column_decoder import SCHEMA_WITHOUT_HEADERS, columns_of
 from stele.columns import SCHEMA, record_batch
 from stele.consumer.positions import RawBatch
 from stele.errors import UnreadableBatchError
@@ -54,7 +54,7 @@ def rows(*batches: RawBatch, end_offset: int | None = None, headers: bool = True
     found = list(columns_of(batches, end_offset=end_offset, include_headers=headers))
     for each in found:
         each.validate(full=True)
-    return pa.Table.from_batches(found)
+    return pa.Table.from_batches(found, SCHEMA if headers else SCHEMA_WITHOUT_HEADERS)
 
 
 def twin(batch: bytearray, low: int, high: int) -> pa.Table:
@@ -108,6 +108,14 @@ def test_the_unreadable_batch_is_named_after_the_rows_before_it() -> None:
         with pytest.raises(UnreadableBatchError, match="the batch at offset 2"):
             next(decoded)
         bad[-1] ^= 1  # now the CRC is wrong, which shows before anything is decoded
+
+
+def test_batches_beyond_the_end_are_not_looked_at() -> None:
+    good, bad = encode([Record(1, 1, b"k", b"v")]), encode([Record(2, 1, b"k", b"v")])
+    bad[-1] ^= 1
+    assert rows(raw(good), raw(bad), end_offset=2).num_rows == 1
+    with pytest.raises(UnreadableBatchError, match="the batch at offset 2"):
+        rows(raw(good), raw(bad), end_offset=3)
 
 
 @given(records(), st.data())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stele.cluster.messages import FetchAnswer, FetchRequest
+from stele.ids import TopicPartition
 from tests.stele.consumer.test_consumer import append, read
 from tests.support.stele import Stage, on_stage
 
@@ -128,3 +129,30 @@ async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) ->
         await consumer.poll(1)
         await asyncio.sleep(5)
         assert fetched == [limit, limit], "one was handed out, the next one waits"
+
+
+@on_stage
+async def test_nothing_is_fetched_beyond_the_end_that_is_set(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for _ in range(6):
+        append(partition, b"x")
+    size = len(partition.batches[0])
+    fetched = noted_fetches(stage)
+    async with stage.consumer(max_partition_fetch_bytes=1) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        consumer.fetch_until("t", 0, 4)
+        assert len(await read(consumer, 4)) == 4
+        await asyncio.sleep(5)
+        assert fetched == [size] * 4, "and no fetch waits for more"
+        assert "the end that fetch_until() has set" in consumer.why()[TopicPartition("t", 0)]
+        consumer.seek("t", 0, 3)
+        assert len(await read(consumer, 1)) == 1
+        await asyncio.sleep(5)
+        assert fetched == [size] * 5, "a seek leaves the end"
+        consumer.fetch_until("t", 0, 5)
+        assert len(await read(consumer, 1)) == 1
+        consumer.assign([])
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        assert len(await read(consumer, 6)) == 6, "an assignment begins without an end"

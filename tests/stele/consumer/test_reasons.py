@@ -36,6 +36,11 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
     [
         ({}, {}, "about to be fetched from broker 2"),
         (
+            {"fetch_until": 7},
+            {},
+            "read up to offset 7, the end that fetch_until() has set",
+        ),
+        (
             {},
             {"broker_ready_at": 103.5, "throttled_until": 103.5},
             (

@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from stele.spark.doors import Door, Doors
+from stele.spark.doors import Door, key
+from stele.spark.kept_clients import KeptClients
 from stele.spark.options import SinkOptions
 
 WITHIN_S = 30.0
@@ -39,7 +40,7 @@ class Opened:
 
     def __init__(self, *, most_idle: int = 4, idle_s: float = 600.0) -> None:
         self.made: list[FakeDoor] = []
-        self.doors = Doors(self._make, most_idle=most_idle, idle_s=idle_s)
+        self.doors = KeptClients(self._make, key, most_idle=most_idle, idle_s=idle_s)
 
     def _make(self, options: SinkOptions) -> FakeDoor:
         self.made.append(FakeDoor(options))
@@ -79,6 +80,16 @@ def test_other_options_have_another_door(more: dict[str, str]) -> None:
 def test_the_topic_of_the_rows_does_not_matter() -> None:
     opened = Opened()
     assert opened.use() is opened.use(topic="another", txnAppId="app")
+
+
+def test_a_door_that_does_not_fit_waits_for_another_user() -> None:
+    opened = Opened()
+    first = opened.use()
+    with opened.doors.opened(options(), fits=lambda door: door is not first) as other:
+        assert other is not first
+    assert not first.is_closed
+    with opened.doors.opened(options(), fits=lambda door: door is first) as taken:
+        assert taken is first
 
 
 def test_two_users_at_a_time_have_a_door_each() -> None:
@@ -170,7 +181,8 @@ def test_a_forked_process_has_none_of_its_parents_doors() -> None:
 AT_END = """
     import sys
     from stele.sync.face import shared
-    from stele.spark.doors import Doors, Door
+    from stele.spark.doors import Door, key
+    from stele.spark.kept_clients import KeptClients
     from stele.spark.options import SinkOptions
 
     class Real(Door):
@@ -178,7 +190,7 @@ AT_END = """
             super().close()  # needs the clients' loop
             print("closed")
 
-    doors = Doors(Real)
+    doors = KeptClients(Real, key)
     given = {"bootstrap.servers": "127.0.0.1:1", "topic": "t"}
     with doors.opened(SinkOptions.parse(given)) as door:
         door.prepared
