@@ -50,17 +50,17 @@ def test_blocks_are_the_seeds_in_order(jobs: int) -> None:
 
 def test_outcomes_are_the_same_however_many_processes_there_are() -> None:
     with source_tree() as root:
-        alone = [comparable(each) for each in run_seeds(root, ORDER, range(5), 1)]
-        shared = [comparable(each) for each in run_seeds(root, ORDER, range(5), 2)]
-    assert [each.plan for each in alone] == [replace(ORDER, seed=seed) for seed in range(5)]
+        alone = [comparable(each) for each in run_seeds(root, ORDER, range(3), 1)]
+        shared = [comparable(each) for each in run_seeds(root, ORDER, range(3), 2)]
+    assert [each.plan for each in alone] == [replace(ORDER, seed=seed) for seed in range(3)]
     assert all(each.ok for each in alone)
     assert sorted(shared, key=lambda each: each.plan.seed) == alone
 
 
 def test_a_seed_whose_process_dies_has_failed_and_the_others_go_on() -> None:
     with source_tree(DIES_AT_ONE) as root:
-        found = list(run_seeds(root, ORDER, range(6), 1))
-    assert sorted(each.plan.seed for each in found) == list(range(6))
+        found = list(run_seeds(root, ORDER, range(3), 1))
+    assert sorted(each.plan.seed for each in found) == list(range(3))
     (failed,) = [each for each in found if not each.ok]
     assert failed.plan == replace(ORDER, seed=1)
     assert failed.violations == ["its process was ended by signal 9"]
