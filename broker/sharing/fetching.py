@@ -61,6 +61,7 @@ class ShareFetch:
         self._clock = clock
         self._answer_share = answer_share
         self._woken = asyncio.Event()
+        self._is_at_rest = False
         self._left_records = wanted.max_records
         self._left_bytes = 0
 
@@ -68,9 +69,9 @@ class ShareFetch:
         """Those that have records, or an error."""
         session = self._session
         until_s = self._clock.monotonic() + self._wanted.max_wait_ms / 1000
-        session.on_end = self._woken.set
+        session.on_end = self.wake
         for each in self._partitions:
-            each.wait(self, self._woken.set)
+            each.wait(self)
         try:
             while True:
                 self._woken.clear()
@@ -78,6 +79,7 @@ class ShareFetch:
                 left_s = until_s - self._clock.monotonic()
                 if found or left_s <= 0 or not session.is_open:
                     return found
+                self._is_at_rest = not self._woken.is_set()
                 try:
                     async with asyncio.timeout(left_s):
                         await self._woken.wait()
@@ -85,11 +87,19 @@ class ShareFetch:
                     return await self._look()
         finally:
             session.on_end = lambda: None
+            self._is_at_rest = False
             for each in self._partitions:
                 each.forget(self)
 
+    def wake(self) -> bool:
+        """Look for records again. Returns whether it was at rest until now."""
+        was_at_rest, self._is_at_rest = self._is_at_rest, False
+        self._woken.set()
+        return was_at_rest
+
     async def _look(self) -> dict[PartitionId, Delivery]:
         """Take what there is now."""
+        self._is_at_rest = False
         self._left_bytes = min(self._wanted.max_bytes, self._answer_share())
         found = {}
         for each in self._partitions:
@@ -122,14 +132,23 @@ class ShareFetch:
         offset = partition.fetch_offset()
         if offset is None or partition.is_reading or not self._session.is_open:
             return False
-        max_bytes = self._bytes_to_read(partition, number)
-        is_committed = partition.settings.read_committed
         partition.is_reading = True
         try:
-            batches = await partition.log.read(offset, max_bytes, read_committed=is_committed)
+            may_be_more = await self._take(partition, delivery, offset, number)
         finally:
             partition.is_reading = False
-            partition.passed_on(self)
+            partition.pass_on()
+        if may_be_more and not delivery.acquired:
+            await asyncio.sleep(0)  # there may be many batches without records for members
+        return may_be_more
+
+    async def _take(
+        self, partition: LedSharePartition, delivery: Delivery, offset: int, number: int
+    ) -> bool:
+        """Read from ``offset`` on, and take what the member gets of it. The rest as ``_read``."""
+        max_bytes = self._bytes_to_read(partition, number)
+        is_committed = partition.settings.read_committed
+        batches = await partition.log.read(offset, max_bytes, read_committed=is_committed)
         # The read may have waited for the disk. A session that has ended, or a leader without a
         # lease, gives nobody records.
         refusal = partition.log.refusal
@@ -152,8 +171,6 @@ class ShareFetch:
         if given:
             partition.record_bytes = size / sum(each.last - each.first + 1 for each in given)
         self._left_records -= sum(each.last - each.first + 1 for each in acquired)
-        if not acquired:
-            await asyncio.sleep(0)  # there may be many batches without records for members
         return True
 
     def _bytes_to_read(self, partition: LedSharePartition, number: int) -> int:

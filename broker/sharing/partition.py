@@ -96,6 +96,14 @@ class States(Protocol):
     async def ask(self, request: StateRequest, timeout_s: float) -> StateAnswer: ...
 
 
+class Waiting(Protocol):
+    """``broker.sharing.fetching.ShareFetch``."""
+
+    def wake(self) -> bool:
+        """Look for records again. Returns whether the fetch was at rest until now."""
+        ...
+
+
 class LedSharePartition:
     """The driver of one share partition."""
 
@@ -134,7 +142,7 @@ class LedSharePartition:
         self._letters: DeadLetters | None = None  # with the machine
         self._persisted_start = 0  # the start offset that every later leader has at least
         self._state_epoch = 0
-        self._waiting: dict[object, Wake] = {}
+        self._waiting: dict[Waiting, None] = {}
         # Writes that no request has yet, in order.
         self._queue: list[StateWrite] = []
         # The acknowledgements that wait for a write, by its number.
@@ -172,20 +180,28 @@ class LedSharePartition:
         end = self.log.end_offset(read_committed=self.settings.read_committed)
         return None if offset is None or offset >= end else offset
 
-    def wait(self, token: object, wake: Wake) -> None:
-        """Have ``wake`` called when there may be records for a member, or when it is dropped."""
-        self._waiting[token] = wake
-        self.log.watch(token, wake)
+    def wait(self, fetch: Waiting) -> None:
+        """Have a fetch woken when there may be records for it, or when it is dropped.
 
-    def passed_on(self, reader: object) -> None:
-        """A fetch has read the log. The others may have what it leaves."""
-        for token, wake in list(self._waiting.items()):
-            if token is not reader:
-                wake()
+        One record wakes one fetch. So each fetch that has read, or that leaves, wakes another one
+        if records are left: it may have been woken for records that it does not take.
+        """
+        if not self._waiting:
+            self.log.watch(self, self._wake_one)
+        self._waiting[fetch] = None
 
-    def forget(self, token: object) -> None:
-        self._waiting.pop(token, None)
-        self.log.unwatch(token)
+    def pass_on(self) -> None:
+        """Wake one of the fetches that wait, if there are records for it."""
+        if self.is_reading or not self._waiting or self.fetch_offset() is None:
+            return  # a fetch that reads passes on what it leaves
+        self._wake_one()
+
+    def forget(self, fetch: Waiting) -> None:
+        self._waiting.pop(fetch, None)
+        if self._waiting:
+            self.pass_on()
+        else:
+            self.log.unwatch(self)
 
     # ------------------------------------------------------------------------- members
 
@@ -248,7 +264,7 @@ class LedSharePartition:
         self.settings = settings
         if self._machine is not None:
             self._machine.limits = settings.limits
-            self._wake()  # the window may be larger
+            self.pass_on()  # the window may be larger
 
     # ------------------------------------------------------------------------- dead letters
 
@@ -291,7 +307,7 @@ class LedSharePartition:
             return
         self._task = None
         self._go_on()
-        self._wake()
+        self.pass_on()
         self._drop_if_retired()
 
     async def _loaded(self) -> SharePartition:
@@ -398,7 +414,7 @@ class LedSharePartition:
         for write in writes:
             self._settle(machine, write, error)
         self._go_on()
-        self._wake()
+        self.pass_on()
 
     def _settle(self, machine: SharePartition, write: StateWrite, error: ApiError | None) -> None:
         waiting = self._acknowledging.pop(write.number, None)
@@ -445,7 +461,7 @@ class LedSharePartition:
                 waiting.set_exception(ApiError(why.code, why.message))
         self._queue.clear()
         self._on_dropped(self)
-        self._wake()
+        self._wake_all()
 
     # ------------------------------------------------------------------------- time and changes
 
@@ -467,7 +483,7 @@ class LedSharePartition:
             self._persist(write)
         self._set_timer()
         self._write_letters()
-        self._wake()
+        self.pass_on()
 
     def _write_letters(self) -> None:
         if self._letters is not None:
@@ -479,9 +495,15 @@ class LedSharePartition:
         self._set_timer()
         self._write_letters()
 
-    def _wake(self) -> None:
-        for wake in list(self._waiting.values()):
-            wake()
+    def _wake_one(self) -> None:
+        """Wake the first fetch that is at rest. Those before it look again, too."""
+        for each in self._waiting:
+            if each.wake():
+                return
+
+    def _wake_all(self) -> None:
+        for each in self._waiting:
+            each.wake()
 
     def _set_timer(self) -> None:
         machine = self._machine

@@ -35,7 +35,7 @@ class ShareSession:
         self.is_open = True
         self.partitions: dict[PartitionId, None] = {}
         # Wakes the fetch that waits in this session, which must not be given any more records.
-        self.on_end: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], object] = lambda: None
 
     def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
         for each in forgotten:

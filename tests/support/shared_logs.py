@@ -27,6 +27,7 @@ class FakeSharedLog:
         self.times: dict[int, int] = {}  # offsets by time
         self.reading: asyncio.Event | None = None  # a read waits for it
         self.reads: list[tuple[int, int]] = []
+        self.looks = 0  # questions where it ends
         self._watching: dict[object, Wake] = {}
 
     def append(self, count: int = 1, *, is_deliverable: bool = True) -> SharedBatch:
@@ -59,6 +60,7 @@ class FakeSharedLog:
         return self.batches[-1].last + 1 if self.batches else 0
 
     def end_offset(self, *, read_committed: bool) -> int:
+        self.looks += 1
         return self._end if self.stable_end is None or not read_committed else self.stable_end
 
     async def offset_of_time(self, time_ms: int) -> int:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
-from broker.sharing.fetching import ShareFetch, Wanted
+from broker.coordinator.share.types import ShareState
+from broker.share.values import RecordState, StateBatch
+from broker.sharing.fetching import Delivery, ShareFetch, Wanted
+from broker.sharing.partition import LedSharePartition
 from stele.errors import ErrorCode
-from tests.support.sharing import ACCEPT, RELEASE, SharingBench, batch
+from stele.ids import PartitionId
+from tests.support.sharing import ACCEPT, RELEASE, STATE_EPOCH, SharingBench, batch
 from tests.support.worlds import virtual
 
 
@@ -41,6 +46,107 @@ async def test_two_members_never_get_the_same_record() -> None:
         bench.log.append()
     found = [each.first for one in await asyncio.gather(*fetching) for each in one.acquired]
     assert sorted(found) == list(range(6))
+
+
+@virtual
+async def test_one_record_wakes_one_of_many_fetches() -> None:
+    bench = SharingBench()
+    led = await bench.led()
+    fetching = [
+        asyncio.ensure_future(bench.fetch(led, f"m{number}", wait_ms=60_000, max_records=1))
+        for number in range(100)
+    ]
+    await asyncio.sleep(0.1)
+    bench.log.looks = 0
+    bench.log.append()
+    await asyncio.sleep(0.1)
+    assert [each.done() for each in fetching].count(True) == 1
+    assert bench.log.looks < 10
+    for _ in range(50):  # at once
+        bench.log.append()
+    await asyncio.sleep(0.1)
+    assert [each.done() for each in fetching].count(True) == 51
+    for each in fetching:
+        each.cancel()
+    await asyncio.gather(*fetching, return_exceptions=True)
+    assert bench.log.watchers == 0
+
+
+@virtual
+async def test_a_fetch_that_leaves_wakes_another_one() -> None:
+    """It was woken, and its session has ended before it has looked."""
+    bench = SharingBench()
+    led = await bench.led()
+    session = bench.session("m")
+    first = asyncio.ensure_future(bench.fetch(led, session, wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    second = asyncio.ensure_future(bench.fetch(led, "n", wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    session.is_open = False
+    bench.log.append()
+    assert [each.first for each in (await second).acquired] == [0]
+    assert (await first).acquired == []
+    assert bench.clock.monotonic() < 1.0
+
+
+@virtual
+async def test_a_cancelled_fetch_wakes_another_one() -> None:
+    bench = SharingBench()
+    led = await bench.led()
+    first = asyncio.ensure_future(bench.fetch(led, "m", wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    second = asyncio.ensure_future(bench.fetch(led, "n", wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    bench.log.append()
+    first.cancel()
+    assert [each.first for each in (await second).acquired] == [0]
+    assert bench.clock.monotonic() < 1.0
+
+
+@virtual
+async def test_a_fetch_that_reads_slowly_elsewhere_does_not_keep_a_record_from_others() -> None:
+    one, other = SharingBench(), SharingBench()
+    other.log.id = other.log.id._replace(partition=4)
+    partitions = [await one.led(), await other.led()]
+    other.log.append()
+    other.log.reading = asyncio.Event()
+    wanted = Wanted(60_000, 100, 10, is_strict=False)
+    slow = ShareFetch(one.session(), partitions, wanted, one.clock, lambda: 100)
+    slowly = asyncio.ensure_future(slow.run())
+    await asyncio.sleep(0.1)
+    second = asyncio.ensure_future(one.fetch(partitions[0], "n", wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    one.log.append()
+    assert [each.first for each in (await second).acquired] == [0]
+    assert one.clock.monotonic() < 1.0
+    other.log.reading.set()
+    assert list(await slowly) == [other.log.id]
+
+
+@virtual
+async def test_what_a_fetch_leaves_does_not_wait_for_its_next_read() -> None:
+    """It takes a suspect record, alone, and goes on with another partition."""
+    one, other = SharingBench(), SharingBench()
+    other.log.id = other.log.id._replace(partition=4)
+    suspect = StateBatch(0, 0, RecordState.AVAILABLE, one.limits.suspect_count)
+    one.states.state = ShareState(0, STATE_EPOCH, start_offset=0, batches=(suspect,))
+    partitions = [await one.led(), await other.led()]
+    wanted = Wanted(60_000, 100, 10, is_strict=False)
+    fetch = ShareFetch(one.session(), partitions, wanted, one.clock, lambda: 100)
+    slowly = asyncio.ensure_future(fetch.run())
+    await asyncio.sleep(0.1)
+    second = asyncio.ensure_future(one.fetch(partitions[0], "n", wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    one.log.reading, other.log.reading = asyncio.Event(), asyncio.Event()
+    other.log.append()
+    one.log.append()
+    one.log.append()
+    await asyncio.sleep(0.1)  # both have looked, and one of them reads
+    one.log.reading.set()
+    assert [each.first for each in (await second).acquired] == [1]
+    assert one.clock.monotonic() < 1.0
+    other.log.reading.set()
+    assert [each.first for each in (await slowly)[one.log.id].acquired] == [0]
 
 
 @virtual
@@ -215,3 +321,53 @@ async def test_a_member_that_wants_no_bytes_gets_the_first_record_of_any_partiti
     wanted = Wanted(0, 0, 100, is_strict=False)
     fetch = ShareFetch(empty.session(), partitions, wanted, empty.clock, lambda: 100)
     assert list(await fetch.run()) == [other.log.id]
+
+
+@pytest.mark.parametrize("seed", range(100))
+@virtual
+async def test_no_fetch_waits_while_there_are_records(seed: int) -> None:
+    """Whatever comes between: reads that take long, ends of sessions, cancelled fetches."""
+    rng = random.Random(seed)
+    benches = [SharingBench(record_lock_duration_ms=600_000) for _ in range(2)]
+    benches[1].log.id = benches[1].log.id._replace(partition=4)
+    partitions = [await each.led() for each in benches]
+    clock = benches[0].clock
+    sessions = {name: benches[0].session(name) for name in "abcdef"}
+    waiting: dict[str, asyncio.Task[dict[PartitionId, Delivery]]] = {}
+    read_by: dict[str, list[LedSharePartition]] = {}
+    for _ in range(120):
+        name = rng.choice(sorted(sessions))
+        bench, led = rng.choice(list(zip(benches, partitions, strict=True)))
+        match rng.choice(("append", "append", "fetch", "fetch", "cancel", "end", "slow")):
+            case "append":
+                bench.log.append(rng.randint(1, 3), is_deliverable=rng.random() < 0.9)
+            case "fetch" if name not in waiting:
+                wanted = Wanted(10**6, 100, rng.randint(1, 3), is_strict=rng.random() < 0.5)
+                read_by[name] = rng.sample(partitions, rng.randint(1, 2))
+                fetch = ShareFetch(sessions[name], read_by[name], wanted, clock, lambda: 100)
+                waiting[name] = asyncio.ensure_future(fetch.run())
+            case "cancel" if name in waiting:
+                waiting[name].cancel()
+            case "end":
+                sessions[name].is_open = False
+                sessions[name].on_end()
+                led.end_session(name)
+                sessions[name] = bench.session(name)
+            case "slow" if bench.log.reading is None:
+                bench.log.reading = asyncio.Event()
+        if rng.random() < 0.3:
+            await asyncio.sleep(0.01)
+        if rng.random() < 0.5:
+            for each in benches:
+                if each.log.reading is not None:
+                    each.log.reading.set()
+                    each.log.reading = None
+            await asyncio.sleep(0.01)
+            waiting = {key: task for key, task in waiting.items() if not task.done()}
+            for partition in partitions:
+                if partition.fetch_offset() is not None:
+                    assert [name for name in waiting if partition in read_by[name]] == []
+    for task in waiting.values():
+        task.cancel()
+    await asyncio.gather(*waiting.values(), return_exceptions=True)
+    assert [each.log.watchers for each in benches] == [0, 0]
