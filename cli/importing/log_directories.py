@@ -112,8 +112,8 @@ def _cluster_of(directory: Path) -> str:
 
 def _replicas_in(directory: Path) -> Iterator[Replica]:
     disk = RealDisk()
-    starts = read_offsets(disk, str(directory / LOG_START_FILE))
-    recovery_points = read_offsets(disk, str(directory / RECOVERY_POINT_FILE))
+    starts = _checkpoint(directory / LOG_START_FILE)
+    recovery_points = _checkpoint(directory / RECOVERY_POINT_FILE)
     for path in sorted(directory.iterdir()):
         partition = parse_partition_directory(path.name)
         if partition is None or partition.topic == METADATA_TOPIC or not path.is_dir():
@@ -125,6 +125,14 @@ def _replicas_in(directory: Path) -> Iterator[Replica]:
             starts.get(partition, 0),
             recovery_points.get(partition, 0),
         )
+
+
+def _checkpoint(path: Path) -> dict[TopicPartition, int]:
+    """Kafka makes the file empty when it starts, and writes it a minute later. Raises
+    LogDirectoryError."""
+    if not path.exists() or path.stat().st_size == 0:
+        return {}
+    return read_offsets(RealDisk(), str(path))
 
 
 def best_logs(topic: str, replicas: dict[int, list[Replica]]) -> list[SourceLog]:
