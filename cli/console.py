@@ -117,6 +117,7 @@ def fresh_settings(
     import secrets
 
     from console.settings import LOOPBACK_NAMES, ConsoleSettings, host_in_address, is_any_address
+    from controller.whatif import what_if
     from stele.config import parse_bootstrap_servers
 
     parse_bootstrap_servers(bootstrap)
@@ -128,6 +129,7 @@ def fresh_settings(
         access_key=secrets.token_urlsafe(_KEY_BYTES),
         form_token=secrets.token_urlsafe(_KEY_BYTES),
         port=port,
+        foresee=what_if,
         host_names=tuple(dict.fromkeys(names)),
         proxied_hosts=(*map(str.lower, allowed_hosts), *map(host_in_address, allowed_hosts)),
         is_read_only=is_read_only,

@@ -16,11 +16,7 @@ from cli.output import CommandError, UsageError, did_you_mean, print_json, print
 if TYPE_CHECKING:
     from controller.whatif import Consequence, WhatIf
     from metadata.image import MetadataImage
-    from stele.admin.quorum import QuorumDescription
     from stele.sync import Admin
-
-_SILENT_MS = 10_000
-"""A voter that has not fetched for so long counts as gone."""
 
 
 def whatif(
@@ -52,7 +48,7 @@ def whatif(
         raise UsageError("what if what? Give --kill, --lose-rack or --stop-controller")
     with connect(bootstrap, timeout) as admin:
         image = fetch_history(admin).image
-        voters = _voters(admin.describe_quorum())
+        voters = admin.describe_quorum().voters_heard()
     if lose_rack:
         dead += _in_rack(image, lose_rack)
     found = what_if(image, voters, dead=dead, stopped_controllers=stopped)
@@ -106,7 +102,7 @@ def _why_not(admin: Admin, node_id: int) -> list[str]:
     from controller.whatif import what_if
 
     image, quorum = fetch_history(admin).image, admin.describe_quorum()
-    found = what_if(image, _voters(quorum), dead=[node_id])
+    found = what_if(image, quorum.voters_heard(), dead=[node_id])
     if found.unknown:
         raise CommandError(f"there is no node {node_id}")
     reasons = []
@@ -145,17 +141,6 @@ def _in_rack(image: MetadataImage, rack: str) -> list[int]:
         racks = ", ".join(sorted({each.rack for each in brokers if each.rack})) or "none"
         raise CommandError(f"there is no broker in a rack {rack!r}; the racks are: {racks}")
     return found
-
-
-def _voters(quorum: QuorumDescription) -> dict[int, bool]:
-    """By id, whether it is there: it leads, or has fetched of late."""
-    heard = [each.last_fetch_time_ms or 0 for each in (*quorum.voters, *quorum.observers)]
-    newest_ms = max(heard, default=0)
-    return {
-        each.replica_id: each.replica_id == quorum.leader_id
-        or (each.last_fetch_time_ms or 0) >= newest_ms - _SILENT_MS
-        for each in quorum.voters
-    }
 
 
 def _tell(found: WhatIf) -> None:

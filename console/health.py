@@ -41,7 +41,7 @@ async def find_faults(admin: Admin, topics: Iterable[TopicDescription]) -> list[
     ]
     if not ill:
         return []
-    return faults_of(await _history_of(await admin.read_metadata_log()), ill)
+    return faults_of(await history_of(await admin.read_metadata_log()), ill)
 
 
 def faults_of(history: MetadataHistory, ill: Sequence[TopicPartition]) -> list[Fault]:
@@ -74,7 +74,8 @@ _Cause = tuple[int, _Ids, _Ids, _Ids]
 _RANKS: Final = {health: rank for rank, health in enumerate(Health)}
 
 
-async def _history_of(log: MetadataLog) -> MetadataHistory:
+async def history_of(log: MetadataLog) -> MetadataHistory:
+    """The decisions that the log still has, and the metadata after them."""
     history = MetadataHistory()
     if log.snapshot is not None:
         told = log.snapshot

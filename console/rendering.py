@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -44,10 +45,12 @@ class Pages:
         return self._environment.get_template(template).render(**values)
 
 
-def address(path: str, **query: str | int | None) -> str:
-    """A link within the console. Names stand in its query, where every character fits."""
+def address(path: str, **query: str | int | Sequence[str] | None) -> str:
+    """A link within the console. Names stand in its query, where every character fits. A sequence
+    stands there as often as it has values."""
     given = {name: value for name, value in query.items() if value is not None and value != ""}
-    return f"{path}?{urlencode(given)}" if given else path
+    encoded = urlencode(given, doseq=True)
+    return f"{path}?{encoded}" if encoded else path
 
 
 def moment(time_ms: int | None) -> str:

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import Final
 
+from console.foresight import Foresee
 from stele.security.options import SecurityOptions
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -20,6 +21,8 @@ class ConsoleSettings:
     access_key: str = field(repr=False)
     form_token: str = field(repr=False)
     port: int
+    foresee: Foresee = field(repr=False)
+    """What would be lost if nodes died: the rules of the active controller."""
     host_names: tuple[str, ...] = LOOPBACK_NAMES
     """The names and addresses by which browsers may call the console, without the port."""
     proxied_hosts: tuple[str, ...] = ()

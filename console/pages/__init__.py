@@ -11,6 +11,7 @@ from console.pages import (
     cluster,
     connections,
     groups,
+    losses,
     messages,
     offset_resets,
     quotas,
@@ -32,4 +33,5 @@ ROUTES: Final[list[BaseRoute]] = [
     *connections.ROUTES,
     *access.ROUTES,
     *quotas.ROUTES,
+    *losses.ROUTES,
 ]

@@ -51,6 +51,17 @@ class QuorumDescription:
         """The voter with this node id, or None."""
         return next((each for each in self.voters if each.replica_id == node_id), None)
 
+    def voters_heard(self, within_ms: int = 10_000) -> dict[int, bool]:
+        """For each voter's id whether it is there: it leads, or its last fetch is at most
+        ``within_ms`` older than the newest fetch of all replicas."""
+        heard = [each.last_fetch_time_ms or 0 for each in (*self.voters, *self.observers)]
+        newest_ms = max(heard, default=0)
+        return {
+            each.replica_id: each.replica_id == self.leader_id
+            or (each.last_fetch_time_ms or 0) >= newest_ms - within_ms
+            for each in self.voters
+        }
+
 
 class QuorumAdmin:
     """The part of ``stele.admin.admin.Admin`` for the quorum. ``ask`` repeats a request until a

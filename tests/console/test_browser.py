@@ -38,6 +38,7 @@ ADDRESSES = (
     "/connections",
     "/access",
     "/quotas",
+    "/losses?node=101",
 )
 
 pytestmark = [
@@ -122,6 +123,21 @@ def test_topics_are_found_while_one_types(window: BrowserContext) -> None:
     page.get_by_text("There is no such topic").wait_for()
     page.get_by_label("Name contains").fill("looked")
     page.get_by_role("link", name="looked-at").wait_for()
+    assert complaints == []
+
+
+def test_nodes_are_switched_off_to_see_what_would_be_lost(window: BrowserContext) -> None:
+    page, complaints = opened(window, "/losses")
+    page.get_by_text("No node is switched off.").wait_for()
+    page.get_by_label("broker 101").check()
+    page.get_by_text("3 of 3 controllers are left, and go on.").wait_for()
+    for controller in ("controller 1", "controller 2"):
+        page.get_by_label(controller, exact=True).check()
+    page.get_by_text("1 of 3 controllers are left: no metadata can change").wait_for()
+    page.get_by_label("rack-102", exact=True).check()
+    page.get_by_text("Without 1, 2, 101, 102 the cluster loses more than copies.").wait_for()
+    page.reload()  # the address has the choice
+    page.get_by_text("Without 1, 2, 101, 102 the cluster loses more than copies.").wait_for()
     assert complaints == []
 
 

@@ -13,6 +13,7 @@ import httpx
 from console.app import build
 from console.clients import ConsoleClients
 from console.settings import ConsoleSettings
+from controller.whatif import what_if
 from stele.aio import Admin
 from tests.support.thin_node import BOOTSTRAP, client_world
 from world.world import World
@@ -28,6 +29,7 @@ def console_settings(**changed: Any) -> ConsoleSettings:
         "access_key": KEY,
         "form_token": TOKEN,
         "port": PORT,
+        "foresee": what_if,
     }
     return ConsoleSettings(**{**given, **changed})
 
