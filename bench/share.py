@@ -9,7 +9,8 @@ python -m bench share [--workers 1,10,100] [--seconds 10] [--records 200000] [--
 - the memory of a window of many records in flight, in this process, without a cluster.
 
 All workers run in one process, which shares the cores with the brokers. ``--kafka 4.1.1`` measures
-the same workers with Apache Kafka, whose jars are fetched from Maven Central.
+the same workers with Apache Kafka, whose jars are fetched from Maven Central. Polls of one record
+need Kafka 4.2.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ PARTITIONS: Final = 6
 RECORD_BYTES: Final = 100
 BATCH_BYTES: Final = 16 * 1024
 POLLS: Final = (500, 1)
+_RECORD_LIMIT_SINCE: Final = (4, 2)
 SLOW_MS: Final = 1_000
 SLOW_WORKERS: Final = 10
 WINDOWS: Final = (2_000, 10_000, 100_000)
@@ -61,6 +63,8 @@ class Contender:
     name: str
     bootstrap: str
     broker_pids: Sequence[int]
+    polls: Sequence[int] = POLLS
+    """Sizes of polls. Brokers before Kafka 4.2 give whole batches, and never one record of them."""
 
     @property
     def cpu_s(self) -> float:
@@ -118,7 +122,7 @@ class _Measuring:
 
     async def rows(self, topic: str, all_workers: Sequence[int]) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
-        for poll_records in POLLS:
+        for poll_records in self._contender.polls:
             for workers in all_workers:
                 self._report.note(f"  {workers} workers, polls of {poll_records} ...")
                 told, used_s = await self.group(topic, workers, poll_records)
@@ -175,15 +179,17 @@ async def _stele() -> AsyncIterator[Contender]:
 @contextlib.asynccontextmanager
 async def _kafka(options: argparse.Namespace) -> AsyncIterator[Contender]:
     settings = {
-        "unstable.feature.versions.enable": "true",  # 4.1 has share groups as a preview
         "share.coordinator.state.topic.replication.factor": 3,
         "share.coordinator.state.topic.min.isr": 2,
     }
-    features = ("share.version=1",)
+    features = ("share.version=1",)  # 4.1 has share groups as a preview
     found = jars(options.kafka, options.jars)
     async with fresh_kafka(found, settings=settings, features=features) as kafka:
         await kafka.start()
-        yield Contender(f"Kafka {options.kafka}", kafka.bootstrap_servers, kafka.broker_pids())
+        name, pids = f"Kafka {options.kafka}", kafka.broker_pids()
+        is_able = tuple(map(int, options.kafka.split(".")[:2])) >= _RECORD_LIMIT_SINCE
+        polls = POLLS if is_able else POLLS[:1]
+        yield Contender(name, kafka.bootstrap_servers, pids, polls)
 
 
 # --------------------------------------------------------------------------------- windows
@@ -243,7 +249,8 @@ async def run(options: argparse.Namespace) -> None:
             measuring = _Measuring(contender, options, report)
             await measuring.fill("queue")
             rows += await measuring.rows("queue", options.workers)
-            slow.append(await measuring.beside_a_slow_one("queue"))
+            if 1 in contender.polls:
+                slow.append(await measuring.beside_a_slow_one("queue"))
     report.table(
         f"Workers that accept at once, records of {RECORD_BYTES} B, {PARTITIONS} partitions, RF 3",
         [

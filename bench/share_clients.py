@@ -40,6 +40,7 @@ class ShareWorkers:
                 share_acquire_mode="record_limit" if self._is_single else "batch_optimized",
                 max_poll_records=job["poll_records"],
                 on_acknowledged=self._note,
+                on_wait=lambda _: None,
             )
             for _ in range(job["workers"])
         ]
