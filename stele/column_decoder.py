@@ -25,11 +25,17 @@ Array = Any  # NumPy's arrays; their element types say nothing that helps here
 SCHEMA_WITHOUT_HEADERS = SCHEMA.remove(len(SCHEMA) - 1)
 
 
+def schema_of(*, include_headers: bool) -> pa.Schema:
+    """Of the rows that ``columns_of`` makes."""
+    return SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS
+
+
 def columns_of(
     batches: Sequence[RawBatch],
     *,
     end_offset: int | None = None,
     include_headers: bool = False,
+    check_crcs: bool = True,
     max_bytes: int = 16 * 1024 * 1024,
 ) -> Iterator[pa.RecordBatch]:
     """The records of batches of one partition as rows, with the columns of Spark's Kafka source.
@@ -46,7 +52,7 @@ def columns_of(
         if end_offset is not None and batch.header.base_offset >= end_offset:
             break
         try:
-            body = _Opened(batch)
+            body = _Opened(batch, check_crcs)
         except BatchError as error:
             if opened:
                 yield from _rows(opened, end_offset, include_headers)
@@ -63,9 +69,9 @@ def columns_of(
 class _Opened:
     """A batch that is checked and decompressed. Raises BatchError."""
 
-    def __init__(self, batch: RawBatch) -> None:
+    def __init__(self, batch: RawBatch, check_crcs: bool) -> None:
         self.batch = batch
-        self.data = body_of(batch.data, batch.position, batch.header)
+        self.data = body_of(batch.data, batch.position, batch.header, verify_crc=check_crcs)
 
 
 def _rows(
@@ -118,7 +124,7 @@ def _decoded(
     ]
     if columns.headers is not None:
         arrays.append(columns.headers)
-    rows = pa.record_batch(arrays, schema=SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS)
+    rows = pa.record_batch(arrays, schema=schema_of(include_headers=include_headers))
     low = int(np.searchsorted(offsets, opened[0].batch.first_offset))
     high = len(offsets) if end_offset is None else int(np.searchsorted(offsets, end_offset))
     return rows.slice(low, max(high - low, 0))

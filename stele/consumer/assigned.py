@@ -9,6 +9,7 @@ from stele.cluster.metrics_push import Measured
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.fetcher import Fetcher
+from stele.consumer.polled import PolledRows, RowsOf
 from stele.consumer.positions import PartitionPosition, Progress, RawBatch
 from stele.errors import SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
@@ -125,6 +126,32 @@ class AssignedPartitions:
                 self.fetcher.wake()
                 return taken
         return None
+
+    def hand_out_rows(self, max_bytes: int, rows_of: RowsOf) -> list[PolledRows]:
+        """Fetched records as rows, some ``max_bytes`` of batches. Their positions move behind
+        them."""
+        taken: list[PolledRows] = []
+        served: list[TopicPartition] = []
+        for name, position in self.positions.items():
+            if position.has_buffer and not position.paused:
+                before, buffered_bytes = position.offset or 0, position.buffered_bytes
+                try:
+                    rows = position.hand_out_rows(max_bytes, rows_of)
+                except UnreadableBatchError as error:
+                    position.error = error  # as in ``hand_out``
+                    self.fetcher.announce()
+                    continue
+                taken += [PolledRows(name, before, each) for each in rows]
+                self._consumed_records += sum(len(each) for each in rows)
+                served.append(name)
+                max_bytes -= buffered_bytes - position.buffered_bytes
+                if taken and max_bytes <= 0:
+                    break
+        if served:
+            for name in served:
+                self.positions[name] = self.positions.pop(name)
+            self.fetcher.wake()
+        return taken
 
     def put_back(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Hand out the records from these offsets on again. Partitions that are not assigned any

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, poll_limit, real_world
@@ -25,12 +25,15 @@ from stele.consumer.group.group import LAST_COMMIT_S, ConsumerGroup
 from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
-from stele.consumer.polled import ConsumerRecords
+from stele.consumer.polled import ConsumerRecords, PolledRows, rows_maker, table_of
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, Progress, RawBatch
 from stele.consumer.reasons import with_reason
 from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -275,6 +278,38 @@ class Consumer:
         with self._in_poll():
             polled = await self._polled(lambda: self._assigned.hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)
+
+    async def poll_arrow(
+        self,
+        max_bytes: int = 4 * 1024 * 1024,
+        timeout_ms: float = 1000,
+        *,
+        include_headers: bool = True,
+    ) -> pa.Table:
+        """As ``poll``, but a table of Apache Arrow, with the columns of Spark's Kafka source. No
+        record becomes a Python object.
+
+        The rows are whole batches of about ``max_bytes`` bytes, one at least. They are ordered
+        within a partition, and those of a partition follow each other. The table has no rows after
+        ``timeout_ms`` without records. Without ``include_headers`` it has no such column. Raises
+        ConfigError without the extra ``arrow``, and as ``poll`` does.
+
+        >>> table = await consumer.poll_arrow()
+        >>> frame = table.to_pandas()
+        """
+        polled = await self.poll_rows(max_bytes, timeout_ms, include_headers=include_headers)
+        return table_of(polled, include_headers=include_headers)
+
+    async def poll_rows(
+        self, max_bytes: int, timeout_ms: float, *, include_headers: bool
+    ) -> list[PolledRows]:
+        """As ``poll_arrow``, with the position before the poll."""
+        self._check_open()
+        rows_of = rows_maker(include_headers=include_headers, check_crcs=self._config.check_crcs)
+        with self._in_poll():
+            return await self._polled(
+                lambda: self._assigned.hand_out_rows(max_bytes, rows_of) or None, timeout_ms
+            )
 
     async def poll_batches_progress(
         self, max_bytes: int, timeout_ms: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import NamedTuple, TypeVar
 
 from stele.cluster.leader_requests import PartitionRetry
@@ -22,6 +22,7 @@ EARLIEST = -2
 LATEST = -1
 
 AnyRecord = TypeVar("AnyRecord", Record, ConsumerRecord)
+Rows = TypeVar("Rows", bound=Sized)
 
 
 class FetchedBatch(NamedTuple):
@@ -307,6 +308,50 @@ class PartitionPosition:
             self.read_id = self.topic_id
             self._leave_batch()
         return taken
+
+    def hand_out_rows(
+        self, max_bytes: int, rows_of: Callable[[list[RawBatch]], Iterator[Rows]]
+    ) -> list[Rows]:
+        """Take whole batches from the buffer, as the rows that ``rows_of`` makes of them: one with
+        rows at least, and up to some ``max_bytes``. Raises UnreadableBatchError at each call that
+        meets an unreadable batch first.
+
+        The position moves behind what was made, and nowhere if ``rows_of`` fails otherwise.
+        """
+        self._records.clear()
+        taken: list[Rows] = []
+        while self._batches and not taken:
+            raw, end_offset = self._next_batches(max_bytes)
+            try:
+                taken.extend(each for each in rows_of(raw) if len(each))
+            except UnreadableBatchError as error:
+                self._leave_below(error.offset)
+                # The next call meets the batch again, and then has no rows to lose.
+                if taken:
+                    break
+                self.drop_buffer()
+                raise
+            self._leave_below(end_offset)
+        return taken
+
+    def _next_batches(self, max_bytes: int) -> tuple[list[RawBatch], int]:
+        """One batch at least, if there is one with records, and the offset after them."""
+        raw: list[RawBatch] = []
+        size_bytes = end_offset = 0
+        for data, start, header, is_left_out in self._batches:
+            if raw and size_bytes >= max_bytes:
+                break
+            if not is_left_out:
+                raw.append(self._raw(data, start, header))
+                size_bytes += header.size_bytes
+            end_offset = header.next_offset
+        return raw, end_offset
+
+    def _leave_below(self, offset: int) -> None:
+        while self._batches and self._batches[0].header.next_offset <= offset:
+            self.consumed_epoch = self._batches[0].header.leader_epoch
+            self.read_id = self.topic_id
+            self._leave_batch()
 
     def _open_batch(self, check_crcs: bool) -> None:
         data, start, header, is_left_out = self._batches[0]

@@ -6,12 +6,12 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from stele import aio
 from stele.config import ClientWorld, ConsumerOptions
 from stele.consumer.group.listener import RebalanceListener
-from stele.consumer.polled import ConsumerRecords
+from stele.consumer.polled import ConsumerRecords, PolledRows, table_of
 from stele.consumer.positions import RawBatch
 from stele.errors import ClosedError, WakeupError
 from stele.ids import TopicPartition
@@ -19,6 +19,9 @@ from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, Offs
 from stele.sync.callbacks import Callbacks
 from stele.sync.calls_back import CallsBack
 from stele.sync.errand import Errand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Consumer(CallsBack):
@@ -284,6 +287,32 @@ class Consumer(CallsBack):
         call.returned = call.count
         return records
 
+    def poll_arrow(
+        self,
+        max_bytes: int = 4 * 1024 * 1024,
+        timeout_ms: float = 1000,
+        *,
+        include_headers: bool = True,
+    ) -> pa.Table:
+        """As ``poll``, but a table of Apache Arrow, with the columns of Spark's Kafka source. No
+        record becomes a Python object.
+
+        The rows are whole batches of about ``max_bytes`` bytes, one at least. They are ordered
+        within a partition, and those of a partition follow each other. The table has no rows after
+        ``timeout_ms`` without records. Without ``include_headers`` it has no such column. Raises
+        ConfigError without the extra ``arrow``, and as ``poll`` does.
+
+        >>> table = consumer.poll_arrow()
+        >>> frame = table.to_pandas()
+        """
+        self._settle_alone()
+        call, polled = self._call_back(
+            lambda: self._consumer.poll_rows(max_bytes, timeout_ms, include_headers=include_headers)
+        )
+        table = table_of(polled, include_headers=include_headers)
+        call.returned = call.count  # as in ``poll``
+        return table
+
     def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
     ) -> list[RawBatch]:
@@ -370,10 +399,12 @@ class Consumer(CallsBack):
         the client knows none. A topic that is deleted and made anew has another id."""
         return self._do(self._consumer.topic_id, topic)
 
-    def _put_back(self, records: Sequence[ConsumerRecord | RawBatch]) -> None:
+    def _put_back(self, records: Sequence[ConsumerRecord | RawBatch | PolledRows]) -> None:
         offsets: dict[tuple[str, int], int] = {}
         for each in records:
-            if isinstance(each, RawBatch):
+            if isinstance(each, PolledRows):
+                offsets.setdefault(each.partition, each.position)
+            elif isinstance(each, RawBatch):
                 offsets.setdefault(each.partition, each.first_offset)
             else:
                 offsets.setdefault(TopicPartition(each.topic, each.partition), each.offset)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import stele
@@ -31,8 +32,14 @@ def poll_batches(consumer: stele.Consumer) -> Any:
     return consumer.poll_batches(1, timeout_ms=5_000)
 
 
+def poll_arrow(consumer: stele.Consumer) -> Any:
+    return consumer.poll_arrow(1, timeout_ms=5_000)
+
+
 def offsets(taken: Any) -> list[int]:
-    """Of a record, of records, or of batches."""
+    """Of a record, of records, of batches, or of a table."""
+    if isinstance(taken, pa.Table):
+        return [int(each) for each in taken["offset"].to_pylist()]
     if isinstance(taken, stele.ConsumerRecord):
         return [taken.offset]
     found: list[int] = []
@@ -45,7 +52,7 @@ def offsets(taken: Any) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("take", [poll, iterate, poll_batches])
+@pytest.mark.parametrize("take", [poll, iterate, poll_batches, poll_arrow])
 def test_a_signal_at_any_point_loses_no_record(take: Callable[[stele.Consumer], Any]) -> None:
     memory = InMemory()
     memory.fill(COUNT)
@@ -89,12 +96,15 @@ class Committing:
             raise
 
 
-def test_only_what_polls_returned_is_committed_after_a_signal() -> None:
+@pytest.mark.parametrize("take", [poll, poll_arrow])
+def test_only_what_polls_returned_is_committed_after_a_signal(
+    take: Callable[[stele.Consumer], Any],
+) -> None:
     setting = Committing()
     point, got_there = 0, True
     while got_there:
         consumer = setting.begin()
-        got_there, taken = signalled_at(point, lambda: poll(consumer))  # noqa: B023
+        got_there, taken = signalled_at(point, lambda: take(consumer))  # noqa: B023
         setting.read += offsets(taken)
         consumer.close()
         setting.check(point)
