@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
@@ -21,11 +18,12 @@ from stele.consumer.arguments import (
 )
 from stele.consumer.assigned import AssignedPartitions
 from stele.consumer.group.coordinator import Coordinator
-from stele.consumer.group.group import LAST_COMMIT_S, ConsumerGroup
+from stele.consumer.group.group import ConsumerGroup
 from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords, PolledRows, rows_maker, table_of
+from stele.consumer.polls import Polls
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, Progress, RawBatch
 from stele.consumer.reasons import with_reason
 from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode
@@ -34,8 +32,6 @@ from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, Offs
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-log = logging.getLogger(__name__)
 
 Taken = TypeVar("Taken")
 
@@ -96,10 +92,7 @@ class Consumer:
             )
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
-        # The polls of each task that are not over: a rebalance listener may poll, too. Closing
-        # waits for all of them: a rebalance must not run twice.
-        self._polling: Counter[asyncio.Task[object]] = Counter()
-        self._polls_ended = asyncio.Event()
+        self._polls = Polls(self._group)
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,7 +111,7 @@ class Consumer:
         Any number of tasks may call it: all of them wait for the one end. If the caller is
         cancelled, the consumer is closed all the same. A poll of another task raises ClosedError.
         """
-        if asyncio.current_task() in self._polling:
+        if self._polls.has_current_task:
             raise RuntimeError("a rebalance listener cannot close its consumer")
         if self._closing is None:
             self._closed = True
@@ -128,23 +121,12 @@ class Consumer:
     async def _close(self) -> None:
         self._fetcher.announce()
         try:
-            await self._await_polls()
+            await self._polls.ended()
             if self._group is not None:
                 await self._group.close()
         finally:
             await self._fetcher.close()
             await self._view.close()
-
-    async def _await_polls(self) -> None:
-        """A poll may be within a rebalance: it ends soon, unless the application's function
-        hangs."""
-        try:
-            async with asyncio.timeout(LAST_COMMIT_S):
-                while self._polling:
-                    self._polls_ended.clear()
-                    await self._polls_ended.wait()
-        except TimeoutError:
-            log.warning("closing the consumer although a rebalance listener has not returned")
 
     # ------------------------------------------------------------------- subscription
 
@@ -275,7 +257,7 @@ class Consumer:
         FencedInstanceError or ApiError when it cannot be a member."""
         self._check_open()
         limit = poll_limit(max_records, self._config.max_poll_records)
-        with self._in_poll():
+        with self._polls.one():
             polled = await self._polled(lambda: self._assigned.hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)
 
@@ -306,7 +288,7 @@ class Consumer:
         """As ``poll_arrow``, with the position before the poll."""
         self._check_open()
         rows_of = rows_maker(include_headers=include_headers, check_crcs=self._config.check_crcs)
-        with self._in_poll():
+        with self._polls.one():
             return await self._polled(
                 lambda: self._assigned.hand_out_rows(max_bytes, rows_of) or None, timeout_ms
             )
@@ -328,24 +310,9 @@ class Consumer:
             moved.update(self._assigned.take_progress())
             return batches or [] if batches or moved else None
 
-        with self._in_poll():
+        with self._polls.one():
             polled = await self._polled(hand_out, timeout_ms)
         return polled, moved
-
-    @contextmanager
-    def _in_poll(self) -> Iterator[None]:
-        task = asyncio.current_task()
-        assert task is not None
-        self._polling[task] += 1
-        if self._group is not None:
-            self._group.poll_begins()
-        try:
-            yield
-        finally:
-            if self._group is not None:
-                self._group.poll_ends()
-            self._polling -= Counter([task])  # leaves out a task without polls
-            self._polls_ended.set()
 
     async def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
