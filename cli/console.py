@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,6 +45,16 @@ def console(
         ),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            "--reports",
+            metavar="DIRECTORY",
+            exists=True,
+            file_okay=False,
+            help="Show the reports of drills in it, such as drill-results.",
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     page_timeout: Annotated[
         float,
@@ -80,6 +91,7 @@ def console(
         allowed_hosts=allowed_hosts or [],
         is_read_only=read_only,
         timeout_s=page_timeout,
+        reports=reports,
     )
     app = build(settings, ConsoleClients(settings))
     print(f"stele: the console of {bootstrap} is at\n\n  {settings.address}\n", flush=True)
@@ -112,6 +124,7 @@ def fresh_settings(
     allowed_hosts: Sequence[str] = (),
     is_read_only: bool = False,
     timeout_s: float = DEFAULT_PAGE_TIMEOUT_S,
+    reports: Path | None = None,
 ) -> ConsoleSettings:
     """Settings with a key that is new. Raises ConfigError."""
     import secrets
@@ -134,5 +147,6 @@ def fresh_settings(
         proxied_hosts=(*map(str.lower, allowed_hosts), *map(host_in_address, allowed_hosts)),
         is_read_only=is_read_only,
         timeout_s=timeout_s,
+        reports=reports,
         security=security,
     )

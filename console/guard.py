@@ -15,11 +15,13 @@ from console.settings import ConsoleSettings
 KEY_FIELD: Final = "key"
 READING: Final = frozenset({"GET", "HEAD"})
 
+_CONTENT_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""Of every answer that has no policy of its own."""
+
 _HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
@@ -45,6 +47,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS)
+                headers.setdefault("Content-Security-Policy", _CONTENT_POLICY)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -38,6 +38,7 @@ class Pages:
             address=address,
             form_token=settings.form_token,
             is_read_only=settings.is_read_only,
+            has_reports=settings.reports is not None,
             bootstrap_servers=settings.bootstrap_servers,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from console.foresight import Foresee
@@ -31,6 +32,8 @@ class ConsoleSettings:
     is_read_only: bool = False
     timeout_s: float = 5.0
     """A question to the cluster that has no answer by then becomes a page that says so."""
+    reports: Path | None = None
+    """The directory of drills' reports; None: the console shows none."""
     security: SecurityOptions = field(default_factory=SecurityOptions, repr=False)
 
     @property

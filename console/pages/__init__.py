@@ -10,6 +10,7 @@ from console.pages import (
     access,
     cluster,
     connections,
+    drills,
     groups,
     losses,
     messages,
@@ -34,4 +35,5 @@ ROUTES: Final[list[BaseRoute]] = [
     *access.ROUTES,
     *quotas.ROUTES,
     *losses.ROUTES,
+    *drills.ROUTES,
 ]

@@ -19,6 +19,7 @@ import pytest
 
 from stele import Admin, NewTopic, OffsetAndMetadata, Producer
 from stele.sync import Consumer
+from tests.support.console import leave_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -39,6 +40,7 @@ ADDRESSES = (
     "/access",
     "/quotas",
     "/losses?node=101",
+    "/drills",
 )
 
 pytestmark = [
@@ -62,9 +64,23 @@ def filled(bootstrap: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def address(filled: str) -> Iterator[str]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a drill, with styles and a timeline as drills make them, and a script."""
+    directory = tmp_path_factory.mktemp("drill-results")
+    leave_report(directory, "leader-killed", "2026-11-28 10:00:00", [("nothing is lost", True)])
+    (directory / "leader-killed" / "report.html").write_text(
+        "<!doctype html><style>h1 { color: rgb(1, 2, 3) }</style><h1>The timeline</h1>"
+        '<svg viewBox="0 0 1000 100"><rect x="0" y="0" width="9" height="9" fill="#3f7fbf"/></svg>'
+        "<script>document.body.textContent = 'a script has run'</script>"
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def address(filled: str, reports: Path) -> Iterator[str]:
     """Where the console is, with the key to it."""
     command = [sys.executable, "-m", "cli.main", "console", "-b", filled, "--port", "0"]
+    command += ["--reports", str(reports)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
         yield next(line.strip() for line in console.stdout if "http://" in line)
@@ -139,6 +155,15 @@ def test_nodes_are_switched_off_to_see_what_would_be_lost(window: BrowserContext
     page.reload()  # the address has the choice
     page.get_by_text("Without 1, 2, 101, 102 the cluster loses more than copies.").wait_for()
     assert complaints == []
+
+
+def test_the_timeline_of_a_drill_has_its_styles_and_runs_no_script(window: BrowserContext) -> None:
+    page, _ = opened(window, "/drills")
+    page.get_by_role("link", name="leader-killed").click()
+    heading = page.get_by_role("heading", name="The timeline")
+    heading.wait_for()
+    assert heading.evaluate("each => getComputedStyle(each).color") == "rgb(1, 2, 3)"
+    assert "a script has run" not in page.content().partition("<script>")[0]
 
 
 def test_new_records_appear_while_they_are_followed(window: BrowserContext, filled: str) -> None:
