@@ -57,6 +57,7 @@ from stele.spark.prepared import (
 )
 from stele.spark.rows import RowShape
 from stele.spark.throttles import say_of_tasks
+from stele.spark.worker_garbage import loaded_modules
 from stele.spark.writing import write
 
 if TYPE_CHECKING:
@@ -441,7 +442,9 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         self._target = Target(name, run, options.app_version)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        return self._sink.run_task(self._target, Attempt.current(), iterator)
+        result = self._sink.run_task(self._target, Attempt.current(), iterator)
+        loaded_modules.leave_out()
+        return result
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._sink.commit(messages, self._target)
@@ -467,7 +470,9 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         if query is None or run is None or batch is None:
             raise WriteError("Spark does not tell which batch this is: use exactlyOnce=false")
         target = Target(query, run, int(batch))
-        return self._sink.run_task(target, Attempt.current(), iterator)
+        result = self._sink.run_task(target, Attempt.current(), iterator)
+        loaded_modules.leave_out()
+        return result
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         targets = {each.target for each in messages if isinstance(each, TaskResult)}

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
 from stele.spark.throttles import say_of_tasks
+from stele.spark.worker_garbage import loaded_modules
 from stele.spark.writing import write
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.Recor
             write(producer, shape, batch)
             rows += batch.num_rows
         producer.flush()
-        return Written(rows, producer.throttled_s)
+        written = Written(rows, producer.throttled_s)
+    loaded_modules.leave_out()
+    return written
 
 
 def plain_producer(options: SinkOptions) -> Producer:

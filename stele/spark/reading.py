@@ -15,6 +15,7 @@ from stele.spark.kept_clients import KeptClients
 from stele.spark.offsets import DataLossError, OffsetRange
 from stele.spark.options import SourceOptions
 from stele.spark.throttles import say
+from stele.spark.worker_garbage import loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,7 @@ def read_range(options: SourceOptions, range_: OffsetRange) -> Iterator[pa.Recor
         ):
             if rows.num_rows:
                 yield rows
+    loaded_modules.leave_out()
 
 
 def together(polls: Iterable[list[RawBatch]]) -> Iterator[list[RawBatch]]:
