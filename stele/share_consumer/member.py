@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Final
 
 from stele.cluster.coordinator import group_coordinator
+from stele.cluster.heartbeats import Heartbeats
 from stele.cluster.kafka_link import question
 from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.config import ShareConsumerConfig
 from stele.error_meanings import explain
-from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
+from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import PartitionId
 from stele.share_consumer.membership import (
     REMOVED,
@@ -26,8 +27,6 @@ from stele.wire.kafka.messages import share_group_heartbeat
 
 log = logging.getLogger(__name__)
 
-FIRST_INTERVAL_S: Final = 1.0
-"""Between heartbeats, until the coordinator gives the group's interval."""
 HEARTBEAT_S: Final = 10.0
 """How long a heartbeat waits for its answer."""
 LEAVE_S: Final = 5.0
@@ -51,21 +50,25 @@ class ShareMember:
         self._clock = view.world.clock
         self._on_change = on_change
         self._coordinator = group_coordinator(view, config.group_id)
-        self._interval_s = FIRST_INTERVAL_S
-        self._wake = asyncio.Event()
-        self._heart: asyncio.Task[None] | None = None
+        self._heartbeats = Heartbeats(
+            "share consumer",
+            client_backoff(config, view.world),
+            self._turn,
+            on_failure=self._on_failure,
+            on_end=self._on_end,
+        )
         self._polls = 0
         self._polled_at_s = self._clock.monotonic()
 
     # ---------------------------------------------------------------------- the application
 
     def wake(self) -> None:
-        self._wake.set()
+        self._heartbeats.wake()
 
     def poll_begins(self) -> None:
         self._polls += 1
-        if self._heart is None:
-            self._heart = asyncio.get_running_loop().create_task(self._run())
+        if not self._heartbeats.has_begun:
+            self._heartbeats.start()
         elif not self.membership.is_member:
             self.wake()
 
@@ -74,10 +77,8 @@ class ShareMember:
         self._polled_at_s = self._clock.monotonic()
 
     async def close(self) -> None:
-        heart, self._heart, self.failure = self._heart, None, None
-        if heart is not None:
-            heart.cancel()
-            await asyncio.gather(heart, return_exceptions=True)
+        self.failure = None
+        await self._heartbeats.stop()
         await self._leave()
 
     async def _leave(self) -> None:
@@ -93,37 +94,18 @@ class ShareMember:
 
     # -------------------------------------------------------------------------- heartbeats
 
-    async def _run(self) -> None:
-        try:
-            await self._beat()
-        except SteleError as error:
-            self.failure = error
-        except Exception as error:
-            log.error("the share consumer's group stops because of a bug in it", exc_info=error)
-            self.failure = SteleError(f"a bug in the share consumer, see the log: {error!r}")
+    def _on_end(self, error: SteleError) -> None:
+        self.failure = error
         self._on_change()
 
-    async def _beat(self) -> None:
-        backoff = client_backoff(self._config, self._view.world)
-        while True:
-            self._wake.clear()
-            pause_s = self._interval_s
-            if self._is_unattended():
-                if self.membership.is_member:
-                    self._say_unattended()
-                    await self._leave()
-            else:
-                try:
-                    await self._beat_once()
-                    backoff.reset()
-                    pause_s = self._interval_s if self.membership.is_member else 0.001
-                except UnreachableError as error:
-                    pause_s = self._failed(error, backoff.next_s())
-                except ApiError as error:
-                    if not error.code.retriable:
-                        raise
-                    pause_s = self._failed(error, backoff.next_s())
-            await self._pause(pause_s)
+    async def _turn(self) -> float | None:
+        if not self._is_unattended():
+            await self._beat_once()
+            return self._heartbeats.interval_s if self.membership.is_member else 0.001
+        if self.membership.is_member:
+            self._say_unattended()
+            await self._leave()
+        return None
 
     def _is_unattended(self) -> bool:
         ago_ms = (self._clock.monotonic() - self._polled_at_s) * 1000
@@ -137,16 +119,8 @@ class ShareMember:
             "unattended",
         )
 
-    def _failed(self, error: SteleError, pause_s: float) -> float:
+    def _on_failure(self, error: SteleError) -> None:
         self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
-        return min(pause_s, self._interval_s)
-
-    async def _pause(self, pause_s: float) -> None:
-        try:
-            async with asyncio.timeout(pause_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _beat_once(self) -> None:
         membership = self.membership
@@ -161,7 +135,7 @@ class ShareMember:
         if membership.assigned != before:
             self._on_change()
         if answer.error is ErrorCode.NONE:
-            self._interval_s = answer.interval_ms / 1000
+            self._heartbeats.interval_s = answer.interval_ms / 1000
         elif answer.error not in REMOVED:
             reason = answer.message or explain(answer.error)
             raise ApiError(answer.error, f"share group {self._config.group_id}: {reason}")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
 
+from stele.cluster.heartbeats import Heartbeats
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.config import ConsumerConfig
@@ -18,12 +18,9 @@ from stele.consumer.group.membership import State
 from stele.consumer.group.reconciling import REMOVED, ReconcilingMembership
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.error_meanings import explain
-from stele.errors import ApiError, ErrorCode, FencedInstanceError, SteleError, UnreachableError
+from stele.errors import ApiError, ErrorCode, FencedInstanceError, SteleError
 
 log = logging.getLogger(__name__)
-
-FIRST_INTERVAL_S: Final = 1.0
-"""Between heartbeats, until the coordinator gives the group's interval."""
 
 
 class ReconcilingMember(Attended):
@@ -38,24 +35,28 @@ class ReconcilingMember(Attended):
         super().__init__(config, view, announce)
         self.membership = membership
         self._coordinator = coordinator
-        self._interval_s = FIRST_INTERVAL_S
-        self._wake = asyncio.Event()
-        self._heart: asyncio.Task[None] | None = None
+        self._heartbeats = Heartbeats(
+            "consumer",
+            client_backoff(config, view.world),
+            self._turn,
+            on_failure=self._on_failure,
+            on_end=self._on_end,
+        )
 
     # ---------------------------------------------------------------------- the application
 
     def subscribe(self, choice: TopicChoice) -> None:
         self._choice = choice
         if self.failure is not None:  # its heartbeats have ended
-            self.failure, self._heart = None, None
+            self.failure = None
+            self._heartbeats.forget()
             self.membership.begin_anew()
         # The topics of a pattern are found before the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
-        self._wake.set()
+        self._heartbeats.wake()
 
     def start(self) -> None:
-        if self._heart is None:
-            self._heart = asyncio.get_running_loop().create_task(self._run())
+        self._heartbeats.start()
 
     @property
     def is_joining(self) -> bool:
@@ -68,19 +69,19 @@ class ReconcilingMember(Attended):
 
     def join(self) -> None:
         self.membership.join()
-        self._wake.set()
+        self._heartbeats.wake()
 
     def consider_metadata(self) -> None:
         """The coordinator does it."""
 
     def took_share(self) -> None:
         """The coordinator waits to hear it."""
-        self._wake.set()
+        self._heartbeats.wake()
 
     async def leave(self, reason: str) -> None:
         """Leave the group. A static member says that it will come back. Partitions must have been
         given up."""
-        await self._stop()
+        await self._heartbeats.stop()
         await self._leave()
         self.membership.unsubscribe()
 
@@ -95,60 +96,27 @@ class ReconcilingMember(Attended):
             log.warning("group %s was not left: %s", self._config.group_id, error)
 
     async def close(self) -> None:
-        await self._stop()
-
-    async def _stop(self) -> None:
-        heart, self._heart = self._heart, None
-        if heart is not None:
-            heart.cancel()
-            await asyncio.gather(heart, return_exceptions=True)
+        await self._heartbeats.stop()
 
     # -------------------------------------------------------------------------- heartbeats
 
-    async def _run(self) -> None:
-        try:
-            await self._beat()
-        except SteleError as error:
-            self.failure = error
-        except Exception as error:
-            log.error("the consumer's group stops because of a bug in it", exc_info=error)
-            self.failure = SteleError(f"a bug in the consumer, see the log: {error!r}")
+    def _on_end(self, error: SteleError) -> None:
+        self.failure = error
         self._announce()
 
-    async def _beat(self) -> None:
-        """Heartbeats go on while the application handles records, for as long as it may."""
-        backoff = client_backoff(self._config, self._view.world)
-        while True:
-            self._wake.clear()
-            pause_s = self._interval_s
-            if self.membership.may_heartbeat:
-                if self._polls_too_rarely():
-                    self._say_unattended()
-                    await self._leave()
-                    continue
-                try:
-                    await self._beat_once()
-                    backoff.reset()
-                except UnreachableError as error:
-                    pause_s = self._failed(error, backoff.next_s())
-                except ApiError as error:
-                    if not error.code.retriable:
-                        raise
-                    pause_s = self._failed(error, backoff.next_s())
-            await self._pause(pause_s)
+    async def _turn(self) -> float | None:
+        if not self.membership.may_heartbeat:
+            return None
+        if self._polls_too_rarely():
+            self._say_unattended()
+            await self._leave()
+            return None
+        await self._beat_once()
+        return self._heartbeats.interval_s
 
-    def _failed(self, error: SteleError, pause_s: float) -> float:
+    def _on_failure(self, error: SteleError) -> None:
         self.waits_for = f"the coordinator ({error})"
         self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
-        return min(pause_s, self._interval_s)
-
-    async def _pause(self, pause_s: float) -> None:
-        """Until the next heartbeat, or until there is something to report to the coordinator."""
-        try:
-            async with asyncio.timeout(pause_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _beat_once(self) -> None:
         membership = self.membership
@@ -164,7 +132,7 @@ class ReconcilingMember(Attended):
             self._check(answer.error, answer.message)
         else:
             self.waits_for = ""
-            self._interval_s = answer.interval_ms / 1000
+            self._heartbeats.interval_s = answer.interval_ms / 1000
             await self._learn_names()
         if membership.state is not State.STABLE:
             self._announce()
