@@ -59,7 +59,9 @@ class LetterDesk:
         if plan is None or self.needs_producer(target):
             plan = LetterPlan(*target, producer_id, 0, 0)
         plan = self._revised(plan._replace(ranges=tuple(_joined(records))))
-        return self._machine.restate()._replace(batches=tuple(records), letters=plan)
+        return self._machine.restate()._replace(
+            batches=tuple(records), letters=plan, is_of_letters=True
+        )
 
     def archive(self) -> StateWrite:
         """The dead letter topic has the letters that are under way."""

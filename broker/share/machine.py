@@ -80,8 +80,14 @@ class SharePartition:
 
     @property
     def done_count(self) -> int:
-        """Records from ``start_offset`` on that are done already (KIP-1226: delivery complete)."""
+        """Records from ``start_offset`` on that are done already."""
         return self._window.final_count
+
+    @property
+    def complete_count(self) -> int:
+        """Records from ``start_offset`` on that no member gets any more (KIP-1226: delivery
+        complete)."""
+        return self._window.final_count + self._window.archiving_count
 
     @property
     def archiving_count(self) -> int:
@@ -329,7 +335,7 @@ class SharePartition:
                     each.write = number
                     decided.append(StateBatch(each.first, each.last, _ARCHIVED, each.count))
         write = self._write(decided, is_decision=True) or self.restate()
-        return write._replace(letters=letters)
+        return write._replace(letters=letters, is_of_letters=True)
 
     # ------------------------------------------------------------------------------ endings
 

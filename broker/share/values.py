@@ -135,6 +135,8 @@ class StateWrite(NamedTuple):
     batches: tuple[StateBatch, ...]
     letters: LetterPlan | None = None
     """None: the plan stays as it is."""
+    is_of_letters: bool = False
+    """Whether its records are archiving already, so that their delivery was complete before."""
 
 
 class Limits(NamedTuple):

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from broker.share.values import RecordState, VainDelivery
 
+_ACKNOWLEDGED, _ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+_ARCHIVING, _REJECTED = RecordState.ARCHIVING, RecordState.ARCHIVING_REJECTED
+
 
 class Range:
     """Records from ``first`` to ``last`` with everything that they have in common."""
@@ -135,9 +138,11 @@ class Window:
         self._count(each, 1)
 
     def _count(self, each: Range, sign: int) -> None:
-        if each.state.is_final:
+        # Each change of a range comes here twice: comparisons cost less than properties of states.
+        state = each.state
+        if state is _ACKNOWLEDGED or state is _ARCHIVED:
             self.final_count += sign * len(each)
-        elif each.state.is_archiving:
+        elif state is _ARCHIVING or state is _REJECTED:
             self.archiving_count += sign * len(each)
 
     def join(self, first: int, last: int) -> None:

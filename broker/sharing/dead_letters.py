@@ -79,6 +79,10 @@ class Owner(Protocol):
         """Raises ApiError: whether it is persisted is unknown."""
         ...
 
+    def follow_log_start(self) -> None:
+        """Records below the start of the log leave the window, after ``left_window``."""
+        ...
+
     def letters_ended(self) -> None:
         """No record waits for its letter any more."""
         ...
@@ -190,6 +194,9 @@ class DeadLetters:
             # Their topic may never come back, and an administrator has given the letters up.
             await self._persist(self._desk.abandon())
             return
+        self._owner.follow_log_start()
+        if not self._is_due:
+            return
         due = self._desk.due(LETTERS_MAX)
         assert due, "only this task archives records, and it waits for the outcome"
         if not self._owner.settings.limits.has_dead_letters:
@@ -212,7 +219,9 @@ class DeadLetters:
         ranges = [(each.first, each.last) for each in due]
         header_bytes = self._source().header_bytes
         found = await read_records(self._owner.log, ranges, room_bytes, header_bytes)
-        missing = without_records(due, found)
+        # Compaction took some. What retention took meanwhile is for ``left_window`` to count.
+        start = self._owner.log.start_offset
+        missing = [each for each in without_records(due, found) if each.first >= start]
         if missing:
             await self._persist(self._desk.give_up(missing))
         kept = with_records(due, found)

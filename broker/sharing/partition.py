@@ -175,7 +175,7 @@ class LedSharePartition:
         """From where a member's next records are to be read; None: there are none now."""
         if self._machine is None:
             return None
-        self._begin_where_the_log_does()
+        self.follow_log_start()
         offset = self._machine.fetch_offset()
         end = self.log.end_offset(read_committed=self.settings.read_committed)
         return None if offset is None or offset >= end else offset
@@ -394,12 +394,12 @@ class LedSharePartition:
         decided = sum(
             each.last - each.first + 1
             for write in writes
-            if write.number in self._acknowledging
+            if write.number in self._acknowledging and not write.is_of_letters
             for each in write.batches
-            if each.state.is_final
+            if each.state.is_final or each.state.is_archiving
         )
         start_offset = machine.start_offset
-        answer = await self._ask_to_write(start_offset, machine.done_count + decided, writes)
+        answer = await self._ask_to_write(start_offset, machine.complete_count + decided, writes)
         if self._machine is None:
             return  # it was dropped meanwhile, and every waiting member was refused
         if answer.error in _RELOADED:
@@ -468,7 +468,8 @@ class LedSharePartition:
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def _begin_where_the_log_does(self) -> None:
+    def follow_log_start(self) -> None:
+        """Records that retention or DeleteRecords took are done."""
         machine = self._machine
         if machine is not None and machine.start_offset < self.log.start_offset:
             if self._letters is not None:
@@ -491,7 +492,7 @@ class LedSharePartition:
 
     def _go_on(self) -> None:
         """After a load or a write: what has come due meanwhile."""
-        self._begin_where_the_log_does()
+        self.follow_log_start()
         self._set_timer()
         self._write_letters()
 

@@ -177,6 +177,7 @@ class Pair:
         assert machine.done_count == done
         archiving = sum(record.state.is_archiving for record in twin.records.values())
         assert machine.archiving_count == archiving
+        assert machine.complete_count == done + archiving
         assert machine.fetch_offset() == twin.fetch_offset()
         # A lock does not end while the decision about its record is being written.
         locked = [r for r in twin.records.values() if r.state is ACQUIRED and r.write < 0]

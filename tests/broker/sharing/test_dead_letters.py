@@ -184,6 +184,23 @@ async def test_a_topic_that_takes_nothing_makes_records_wait_and_says_why() -> N
 
 
 @virtual
+async def test_the_lag_counts_no_record_that_waits_for_its_letter() -> None:
+    """No member gets it any more."""
+    bench, led = await bench_with_letters(4)
+    bench.letters.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert len(await bench.offsets(led)) == 4
+    await led.acknowledge("m", [batch(1, 2, REJECT)])
+    assert bench.states.state.complete_count == 2
+    await until(lambda: len(bench.letters.batches) > 0)
+    assert bench.states.state.complete_count == 2
+    await led.acknowledge("m", [batch(3, 3, ACCEPT)])
+    assert bench.states.state.complete_count == 3
+    bench.letters.refusal = None
+    await until(lambda: bench.measures.letters == 2)
+    assert (bench.states.state.start_offset, bench.states.state.complete_count) == (0, 3)
+
+
+@virtual
 async def test_tries_come_later_each_time() -> None:
     bench, led = await bench_with_letters(1)
     bench.letters.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -280,6 +297,18 @@ async def test_records_that_retention_deletes_first_are_counted_and_logged(
     assert "retention has deleted 2 records, offsets 0 to 1" in caplog.text
     bench.letters.make_topic(b"e" * 16)
     await until(lambda: is_done(led, 3))
+    assert [each.value for each in bench.letters.all] == [b"value 2"]
+
+
+@virtual
+async def test_records_that_are_deleted_before_they_are_given_up_count_as_lost() -> None:
+    """No fetch has seen the new start of the log."""
+    bench, led = await bench_with_letters(3)
+    await bench.offsets(led)
+    bench.log.start_offset = 2
+    await led.acknowledge("m", [batch(0, 2, REJECT)])
+    await until(lambda: is_done(led, 3))
+    assert bench.measures.lost_letters == 2
     assert [each.value for each in bench.letters.all] == [b"value 2"]
 
 
