@@ -41,9 +41,14 @@ class DecidedRecordsStayDecided(Law):
                 f"decision was answered at {history.decided_s:.6f}",
             )
 
-    def decides(self, name: RecordName) -> None:
+    def decides(self, name: RecordName, *, accepts: bool) -> None:
         """A member sends ACCEPT or REJECT."""
-        self.records.of(name).is_decided = True
+        history = self.records.of(name)
+        history.is_decided = True
+        if accepts:
+            history.is_accepted = True
+        else:
+            history.is_rejected = True
 
     def decided(self, name: RecordName, now_s: float) -> None:
         """The answer says that such a decision is persisted, or was needless."""

@@ -21,6 +21,7 @@ from chaos.sim.laws.coordinator_deadlines import DeadlinesPass
 from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.counted_commits import CommitsAreCounted
 from chaos.sim.laws.crowds import CrowdsStayWithinTheirLimits
+from chaos.sim.laws.dead_letters import DeadLettersAreWrittenOnce
 from chaos.sim.laws.decided_records import DecidedRecordsStayDecided
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
@@ -165,6 +166,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     # Share groups.
     DecidedRecordsStayDecided,
     DeliveriesAreCounted,
+    DeadLettersAreWrittenOnce,
     SharedRecordsHaveOneHolder,
     HoldersHaveSessions,
     StartOffsetsPassDoneRecords,

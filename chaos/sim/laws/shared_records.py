@@ -35,6 +35,8 @@ class RecordHistory:
     born_s: float | None = None  # its producer sent it; None: not known yet
     deliveries: list[Told] = field(default_factory=list)
     is_decided: bool = False  # a member has sent ACCEPT or REJECT, whatever the answer
+    is_accepted: bool = False  # a member has sent ACCEPT, whatever the answer
+    is_rejected: bool = False  # a member has sent REJECT, whatever the answer
     decided_s: float | None = None  # the first answer that such a decision is persisted
     given_back: int = 0  # deliveries that do not count, since a session ended with them
     spoke: set[str] = field(default_factory=set)  # members that have said anything of it
@@ -91,6 +93,12 @@ class SharedRecords:
         if history.is_decided:
             return True
         return self.most_deliveries(name) >= self.delivery_limits[name.group_id]
+
+    def may_be_given_up(self, name: RecordName) -> bool:
+        """Whether a member has rejected it, or it may have been delivered in vain as often as the
+        limit allows."""
+        limit = self.delivery_limits[name.group_id]
+        return self.of(name).is_rejected or self.most_deliveries(name) >= limit
 
     def most_deliveries(self, name: RecordName) -> int:
         """How often a record may have been delivered by now. What was given back with the end of a

@@ -353,7 +353,7 @@ class ShareWorker:
                 name = self.group.name(number, offset)
                 self.group.decided.records.of(name).spoke.add(self._member)
                 if kind in _FINAL:
-                    self.group.decided.decides(name)
+                    self.group.decided.decides(name, accepts=kind == ACCEPT)
 
     def _heard(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from chaos.sim.laws.dead_letters import DeadLettersAreWrittenOnce
 from chaos.sim.laws.shared_records import RecordName
 from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.lag_reader import LagReader
@@ -26,6 +27,8 @@ from metadata.internal_topics import SHARE_TOPIC
 
 JOBS: Final = "jobs"
 GROUP: Final = "sharers"
+DEAD: Final = "dlq.jobs"
+"""The topic of the group's dead letters."""
 _LAG_PAUSE_S: Final = 0.7
 
 
@@ -43,6 +46,7 @@ class ShareLoad(Part):
     delivery_limit: int = 5
     segment_bytes: int = 1 << 20  # of __share_group_state
     settings: tuple[tuple[str, str], ...] = ()
+    dead_partitions: int = 0  # of the topic of dead letters; 0: there is none
 
     @classmethod
     def draw(cls, rng: random.Random) -> ShareLoad:
@@ -70,6 +74,7 @@ class ShareLoad(Part):
             delivery_limit=limit,
             segment_bytes=rng.choice([2000, 1 << 20]),
             settings=tuple(settings.items()),
+            dead_partitions=rng.choice([0, 1, 2]),
         )
 
     @property
@@ -89,6 +94,8 @@ class ShareWork(Work):
         self._ends: dict[PartitionName, int] = {}
         shared = Shared(GROUP, JOBS, load.partitions, load.delivery_limit)
         self._crew = ShareCrew(site, shared, load.members, "sharer", self.counts, self._deliver)
+        self._law = site.law(DeadLettersAreWrittenOnce)
+        self._letters: list[bytes] = []  # their values, which name the records
         self._lags = LagReader.of(site, shared, self.counts)
 
     def _deliver(self, place: PartitionName, offset: int, value: bytes) -> None:
@@ -98,8 +105,13 @@ class ShareWork(Work):
     def partitions(self) -> list[PartitionName]:
         return [
             *self._crew.places,
+            *self._dead_places,
             *((SHARE_TOPIC, number) for number in range(STATE_PARTITIONS)),
         ]
+
+    @property
+    def _dead_places(self) -> list[PartitionName]:
+        return [(DEAD, number) for number in range(self._load.dead_partitions)]
 
     async def prepare(self) -> None:
         """Make the topics. The coordinators' topics may be there already."""
@@ -108,10 +120,15 @@ class ShareWork(Work):
         await cluster.client.create_topic(
             JOBS, partitions=load.partitions, configs={"min.insync.replicas": least}
         )
+        configs = {}
+        if load.dead_partitions:
+            takes = {"min.insync.replicas": least, "errors.deadletterqueue.group.enable": "true"}
+            await cluster.client.create_topic(DEAD, partitions=load.dead_partitions, configs=takes)
+            configs["errors_deadletterqueue_topic_name"] = DEAD
         await make_coordinators(self.site, load.segment_bytes)
         for topic, number in self.partitions:
             await cluster.until_isr(topic, 3, number)
-        await self._crew.configure()
+        await self._crew.configure(**configs)
 
     def start(self) -> list[Coroutine[Any, Any, None]]:
         """Members go on until ``finish`` ends them."""
@@ -148,8 +165,32 @@ class ShareWork(Work):
         AssertionError after the timeout."""
         await self._crew.finish(lambda: self._ends)
 
+    async def read_back(self) -> None:
+        for place in self._dead_places:
+            self._letters += [value for _, value in await self.site.client.read_back(*place)]
+        self.counts["dead letters"] += len(self._letters)
+
     def judge(self) -> int:
-        """Each record that was acknowledged to the producer was delivered at least once."""
+        """Each record that was acknowledged to the producer was delivered at least once. Those that
+        were given up have dead letters."""
+        judged = self._judge_deliveries()
+        return judged + (self._judge_letters() if self._load.dead_partitions else 0)
+
+    def _judge_letters(self) -> int:
+        history = self.site.history
+        known = {
+            value: RecordName(GROUP, (topic, number), offset)
+            for (topic, number, offset), value in (history.promised | history.consumed).items()
+            if topic == JOBS
+        }
+        for value in self._letters:
+            if value not in known:
+                self.site.report(f"a dead letter has {value!r}, and no record has it")
+        done = [each for each in known.values() if each.offset < self._ends.get(each.place, 0)]
+        self._law.read(done, [known[each] for each in self._letters if each in known])
+        return len(self._letters)
+
+    def _judge_deliveries(self) -> int:
         history = self.site.history
         promised = {place: value for place, value in history.promised.items() if place[0] == JOBS}
         for place, value in promised.items():

@@ -138,8 +138,8 @@ SHARES = [
         "share: leave the newest decisions out of the lag",
         _LED,
         "LedSharePartition._write_queue",
-        "machine.done_count + decided",
-        "machine.done_count",
+        "machine.complete_count + decided",
+        "machine.complete_count",
     ),
     _bug(
         "share: give members records of open transactions",
@@ -161,6 +161,28 @@ SHARES = [
         "_of_acquired",
         "return found",
         "return found[:1]",
+    ),
+    # Dead letters.
+    _bug(
+        "share: give rejected records up without dead letters",
+        _MACHINE,
+        "SharePartition._outcome",
+        "_REJECTED if is_rejected and self.limits.has_dead_letters else _ARCHIVED",
+        "_ARCHIVED",
+    ),
+    _bug(
+        "share: end only the first record of each batch of dead letters",
+        "broker/share/letters.py",
+        "LetterDesk.archive",
+        "plan.ranges",
+        "[plan.ranges[0][:1] * 2]",
+    ),
+    _bug(
+        "share: write dead letters again as another producer",
+        "broker/sharing/dead_letters.py",
+        "DeadLetters._write",
+        "plan.producer_id",
+        "await self._office.new_producer_id()",
     ),
     # The share coordinator.
     _bug(

@@ -78,7 +78,7 @@ def test_a_record_is_done_when_it_is_decided_or_was_often_delivered(bench: Bench
     bench.deliver("one", 2.0, 2.1, 2)
     assert records.may_be_done(RECORD)
     other = RECORD._replace(offset=8)
-    bench.decided.decides(other)
+    bench.decided.decides(other, accepts=True)
     assert records.may_be_done(other)
 
 
