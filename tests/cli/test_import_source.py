@@ -94,6 +94,19 @@ def test_only_committed_transactions_count(kafka: KafkaDirectory) -> None:
     assert not log.summary.keeps_offsets
 
 
+def test_transactions_that_commit_in_another_order_keep_the_offsets(kafka: KafkaDirectory) -> None:
+    batches = [
+        batch([0, 1], producer_id=7, is_transactional=True),
+        batch([2], producer_id=8, is_transactional=True),
+        marker(3, 8, commit=True),
+        marker(4, 7, commit=True),
+    ]
+    kafka.segment("orders", 0, 0, batches)
+    log = log_of(kafka)
+    assert offsets_of(log) == [0, 1, 2]
+    assert log.summary.keeps_offsets
+
+
 def test_gaps_of_compaction_change_the_offsets(kafka: KafkaDirectory) -> None:
     kafka.segment("orders", 0, 0, [batch([0, 2, 5]), batch([9], last_offset=12)])
     log = log_of(kafka)
@@ -102,11 +115,14 @@ def test_gaps_of_compaction_change_the_offsets(kafka: KafkaDirectory) -> None:
     assert log.summary.end_offset == 13
 
 
-def test_deleted_records_are_left_out_though_their_bytes_are_there(kafka: KafkaDirectory) -> None:
+@pytest.mark.parametrize("start", [4, 6, 9, 10])
+def test_deleted_records_are_left_out_though_their_bytes_are_there(
+    kafka: KafkaDirectory, start: int
+) -> None:
     kafka.segment("orders", 0, 0, [batch(range(4)), batch(range(4, 10)), batch([10])])
-    kafka.checkpoint("log-start-offset-checkpoint", {ORDERS: 6})
+    kafka.checkpoint("log-start-offset-checkpoint", {ORDERS: start})
     log = log_of(kafka)
-    assert offsets_of(log) == [6, 7, 8, 9, 10]
+    assert offsets_of(log) == list(range(start, 11))
     assert not log.summary.keeps_offsets
 
 
@@ -140,6 +156,14 @@ def test_damage_is_refused(kafka: KafkaDirectory, recovery_point: int) -> None:
     kafka.checkpoint("recovery-point-offset-checkpoint", {ORDERS: recovery_point})
     at = len(batch([0, 1]))
     with pytest.raises(CommandError, match=re.escape(f"{path} is damaged at byte {at}: the CRC")):
+        log_of(kafka)
+
+
+def test_a_segment_that_is_cut_before_the_newest_is_damage(kafka: KafkaDirectory) -> None:
+    kafka.segment("orders", 0, 0, [batch([0]), batch([1])[:-9]])
+    kafka.segment("orders", 0, 2, [batch([2])])
+    whole = len(batch([1]))
+    with pytest.raises(CommandError, match=f"{whole - 9} bytes of {whole}"):
         log_of(kafka)
 
 
