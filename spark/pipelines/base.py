@@ -29,6 +29,7 @@ from stele.spark.option_error import OptionError
 
 _LOG_START: Final = -2  # stands for a time in ``Admin.list_offsets``
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STELE, KAFKA = "stele", "kafka"
 _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -59,6 +60,8 @@ class Settings:
     replication_factor: int
     security: SecurityOptions
     """Of every client, here and in Spark's tasks."""
+    format: str = STELE
+    """The source and sink of topics: ours, or Spark's own for Kafka."""
 
     @property
     def spark_options(self) -> dict[str, str]:
@@ -70,9 +73,28 @@ class Settings:
         return f"{self.prefix}{name}"
 
 
+class _Parser(argparse.ArgumentParser):
+    """It also refuses what Spark's own sink does not do."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, left = super().parse_known_args(args, namespace)
+        if getattr(options, "format", STELE) == KAFKA:
+            if not options.at_least_once:
+                self.error(
+                    "--format kafka writes without transactions, so rows may be there twice after "
+                    "a failure: add --at-least-once, or leave --format out"
+                )
+            if options.command_config:
+                self.error(
+                    "--format kafka takes no --command-config, because Kafka's Java client has "
+                    "other properties for the same logins: leave --format out"
+                )
+        return options, left
+
+
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """The options that every pipeline has. ``settings`` makes Settings of them."""
-    made = argparse.ArgumentParser(prog=f"stele spark run {name}", description=description)
+    made = _Parser(prog=f"stele spark run {name}", description=description)
     made.add_argument("--bootstrap-server", default="127.0.0.1:9092")
     made.add_argument(
         "--command-config",
@@ -84,6 +106,12 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     made.add_argument("--trigger", default="2 seconds", help="with --follow")
     made.add_argument("--max-offsets-per-trigger", type=int, default=200_000)
     made.add_argument("--at-least-once", action="store_true", help="write without transactions")
+    made.add_argument(
+        "--format",
+        choices=(STELE, KAFKA),
+        default=STELE,
+        help="kafka: Spark's own source and sink, whose package Spark needs",
+    )
     made.add_argument("--partitions", type=int, default=2, help="of the topics that are made")
     made.add_argument("--replication-factor", type=int, default=0, help="0: up to 3")
     return made
@@ -101,6 +129,7 @@ def settings(options: argparse.Namespace) -> Settings:
         options.partitions,
         options.replication_factor,
         security_options(options.command_config),
+        options.format,
     )
 
 
@@ -173,7 +202,7 @@ def ensure_topics(settings: Settings, *names: str, compacted: Sequence[str] = ()
 def stream_of(session: SparkSession, settings: Settings, *topics: str, **options: str) -> DataFrame:
     """The records of topics from their beginning on. ``options``: further ones of the source."""
     return (
-        session.readStream.format("stele")
+        session.readStream.format(settings.format)
         .options(**settings.spark_options)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(settings.topic(each) for each in topics))
@@ -204,7 +233,7 @@ def as_records(
 def batch_of(session: SparkSession, settings: Settings, *topics: str, **options: str) -> DataFrame:
     """The records that topics have now. ``options``: further ones of the source."""
     return (
-        session.read.format("stele")
+        session.read.format(settings.format)
         .options(**settings.spark_options)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(settings.topic(each) for each in topics))
@@ -255,7 +284,7 @@ def say_left_out(count: int | None) -> str:
 
 def to_topics(frame: DataFrame, settings: Settings, name: str) -> StreamingQuery:
     """Write each batch of rows, which have a topic of their own, as it comes."""
-    writer = _started(frame, settings, name).format("stele")
+    writer = _started(frame, settings, name).format(settings.format)
     started: StreamingQuery = writer.options(**_sink(settings)).start()
     return started
 
@@ -271,7 +300,7 @@ def changes_to_topics(frame: DataFrame, settings: Settings, name: str) -> Stream
             checkpoint = json.loads((settings.checkpoints / name / "metadata").read_text())
             options["txnAppId"] = f"{name}/{checkpoint['id']}"
             options["txnVersion"] = str(batch)
-        changed.write.format("stele").options(**options).mode("append").save()
+        changed.write.format(settings.format).options(**options).mode("append").save()
 
     writer = _started(frame, settings, name).outputMode("update")
     started: StreamingQuery = writer.foreachBatch(write).start()
@@ -300,11 +329,10 @@ def for_each_batch(
 
 
 def _sink(settings: Settings) -> dict[str, str]:
-    return {
-        **settings.spark_options,
-        "exactlyOnce": str(settings.exactly_once).lower(),
-        "kafka.compression.type": "lz4",
-    }
+    options = {**settings.spark_options, "kafka.compression.type": "lz4"}
+    if settings.format == STELE:
+        options["exactlyOnce"] = str(settings.exactly_once).lower()
+    return options
 
 
 def _started(frame: DataFrame, settings: Settings, name: str) -> Any:
@@ -389,14 +417,21 @@ def _lag(source: dict[str, Any]) -> int | None:
 
 def _offsets(value: Any) -> dict[tuple[str, str], int]:
     parsed = json.loads(value) if isinstance(value, str) else value
-    topics = (parsed or {}).get("topics", {})
-    return dict(_pairs(topics))
+    return dict(_pairs(parsed or {}))
 
 
-def _pairs(topics: dict[str, Any]) -> Iterator[tuple[tuple[str, str], int]]:
-    for topic, entry in topics.items():
-        for partition, offset in entry["offsets"].items():
+def _pairs(parsed: dict[str, Any]) -> Iterator[tuple[tuple[str, str], int]]:
+    """Of our offsets, or of those that Spark's own source for Kafka has."""
+    for topic, entry in _by_topic(parsed).items():
+        for partition, offset in entry.items():
             yield (topic, partition), offset
+
+
+def _by_topic(parsed: dict[str, Any]) -> dict[str, dict[str, int]]:
+    ours = parsed.get("topics", {})
+    if all(isinstance(entry, dict) for entry in ours.values()) and (ours or not parsed):
+        return {topic: entry["offsets"] for topic, entry in ours.items()}
+    return {topic: entry for topic, entry in parsed.items() if isinstance(entry, dict)}
 
 
 def show(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ def test_progress_tells_rows_rate_time_and_how_far_behind() -> None:
     assert late.endswith("late 2")
 
 
+@pytest.mark.parametrize("topic", ["t", "topics"])
+def test_it_says_how_far_behind_sparks_own_source_is(topic: str) -> None:
+    offsets = {"endOffset": {topic: {"0": 5, "1": 7}}, "latestOffset": {topic: {"0": 9, "1": 8}}}
+    texts = {name: json.dumps(value) for name, value in offsets.items()}
+    assert base.describe(progress(sources=[texts])).endswith("lag 5")
+
+
 def test_it_does_not_say_how_far_behind_a_source_is_that_does_not_tell() -> None:
     assert base.describe(progress(sources=[{"endOffset": None}])).endswith("lag ?")
 
@@ -64,6 +72,21 @@ def test_settings_follow_the_command_line() -> None:
     found = base.settings(base.parser("orders", "").parse_args(arguments))
     assert (found.topic("orders"), found.follow, found.exactly_once) == ("x-orders", True, False)
     assert found.checkpoints == Path("here")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ([], "writes without transactions"),
+        (["--at-least-once", "--command-config", "client.properties"], "no --command-config"),
+    ],
+)
+def test_what_sparks_own_sink_does_not_do_is_refused(
+    more: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main_of("orders")(["--format", "kafka", *more])
+    assert words in capsys.readouterr().err
 
 
 def test_the_command_knows_its_pipelines() -> None:

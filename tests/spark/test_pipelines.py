@@ -143,10 +143,16 @@ def test_every_log_line_is_parsed_or_a_dead_letter(
     assert rates.selectExpr("sum(lines)").first()[0] == 15_994  # type: ignore[index]
 
 
+@pytest.mark.parametrize("source", [base.STELE, base.KAFKA])
 def test_clicks_meet_the_searches_before_them_in_any_order(
-    spark: SparkSession, settings: Callable[[str], base.Settings]
+    spark: SparkSession,
+    settings: Callable[[str], base.Settings],
+    request: pytest.FixtureRequest,
+    source: str,
 ) -> None:
-    these = settings("activity-")
+    if source == base.KAFKA:
+        request.getfixturevalue("kafka_source")
+    these = replace(settings(f"activity-{source}-"), format=source)
     base.ensure_topics(these, *activity.TOPICS, compacted=[activity.COUNTS])
     activity.load(these, seed=3, count=300)
     base.run(these, activity.stages(spark, these, "10 minutes", "5 minutes"), lambda line: None)
