@@ -21,6 +21,7 @@ from stele.wire import batch as wire
 from stele.wire import kafka
 from stele.wire.compression import Compression, compress, decompress
 from stele.wire.kafka.messages import fetch, metadata, produce
+from stele.wire.produced import validate_produced
 from stele.wire.record_check import RecordCheck
 
 TARGET_S = 0.2
@@ -119,7 +120,7 @@ def batch_row(value_bytes: int, count: int) -> list[str]:
     batch = build()
     header = wire.read_header(batch)
     encode_us, decode_us = microseconds(build), microseconds(lambda: wire.decode(batch))
-    broker_us = microseconds(lambda: wire.validate_produced(batch, len(batch)))
+    broker_us = microseconds(lambda: validate_produced(batch, len(batch)))
     body = memoryview(batch)[wire.HEADER_SIZE :]
     records_us = microseconds(lambda: deque(RecordCheck(Compression.NONE, body, count), 0))
     stamp_us = microseconds(lambda: wire.stamp(batch, 0, base_offset=5, leader_epoch=3))

@@ -184,7 +184,7 @@ class PartitionLog:
     ) -> AppendResult:
         """Assign offsets to one validated batch and append it. Its bytes are stamped in place.
 
-        ``header`` is the batch's header, its CRC checked (``stele.wire.batch.validate_produced``).
+        ``header`` is its header. Its CRC is checked (``stele.wire.produced.validate_produced``).
         If a producer repeats a batch, the result is its original place. Raises ApiError
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR; then nothing was
         appended.

@@ -32,10 +32,10 @@ from stele.wire.batch import (
     BatchHeader,
     read_header,
     stamp_max_timestamp,
-    validate_produced,
 )
 from stele.wire.batch_errors import RejectedRecordsError
 from stele.wire.control_records import EndMarker, end_marker_batch
+from stele.wire.produced import validate_produced
 from stele.wire.record_check import RecordCheck, TimeDeltas
 from storage.errors import CorruptLogError
 from storage.producer_admission import UnknownProducerRefusedError

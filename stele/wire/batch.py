@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from stele.errors import ErrorCode
 from stele.wire.batch_errors import (
     BatchError,
     CorruptBatchError,
@@ -50,10 +49,12 @@ from stele.wire.record import (
 from stele.world import Buffer
 
 __all__ = [
+    "COMPRESSION_MASK",
     "CONTROL",
     "CRC_POSITION",
     "CRC_START",
     "HEADER_SIZE",
+    "LOG_APPEND_TIME",
     "MAGIC",
     "NO_LEADER_EPOCH",
     "NO_PRODUCER_EPOCH",
@@ -82,7 +83,6 @@ __all__ = [
     "stamp",
     "stamp_body",
     "stamp_max_timestamp",
-    "validate_produced",
     "whole_size",
 ]
 
@@ -98,15 +98,13 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 _CODECS: Final = tuple(Compression)  # index: the codec's number
-_COMPRESSION_MASK: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 """The bit of the attributes of a batch that is part of a transaction."""
 CONTROL: Final = 0x20
 """The bit of the attributes of a batch of control records."""
 _DELETE_HORIZON: Final = 0x40
-_PRODUCED: Final = 0x3F
-"""The attribute bits that a producer may use. 0x40 is the log cleaner's."""
 
 CRC_POSITION: Final = 17
 """Where the CRC of a batch is. It covers everything behind it."""
@@ -158,20 +156,20 @@ class BatchHeader(NamedTuple):
     @property
     def compression(self) -> Compression:
         """The codec. Raises CorruptBatchError for an unknown number."""
-        codec = self.attributes & _COMPRESSION_MASK
+        codec = self.attributes & COMPRESSION_MASK
         if codec >= len(_CODECS):
             raise CorruptBatchError(f"unknown compression {codec}")
         return _CODECS[codec]
 
     @property
     def is_log_append_time(self) -> bool:
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def log_append_time_ms(self) -> int:
         """The time of the append, with LogAppendTime; -1 if the records have their producer's
         times."""
-        return self.max_timestamp_ms if self.attributes & _LOG_APPEND_TIME else NO_TIMESTAMP
+        return self.max_timestamp_ms if self.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -286,7 +284,7 @@ def stamp(
         return
     (length,) = _INT32.unpack_from(buffer, position + 8)
     (attributes,) = _INT16.unpack_from(buffer, position + 21)
-    _INT16.pack_into(buffer, position + 21, attributes | _LOG_APPEND_TIME)
+    _INT16.pack_into(buffer, position + 21, attributes | LOG_APPEND_TIME)
     _INT64.pack_into(buffer, position + 35, log_append_time_ms)
     seal(buffer, position, length + PREFIX_SIZE)
 
@@ -305,56 +303,8 @@ def stamp_body(batch: bytearray, header: BatchHeader, codec: Compression) -> Non
     """``batch`` has got other bytes after its header, in this codec: write length, codec and CRC.
     ``header`` is the one before."""
     _INT32.pack_into(batch, 8, len(batch) - PREFIX_SIZE)
-    _INT16.pack_into(batch, 21, header.attributes & ~_COMPRESSION_MASK | codec)
+    _INT16.pack_into(batch, 21, header.attributes & ~COMPRESSION_MASK | codec)
     seal(batch, 0, len(batch))
-
-
-def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:
-    """The header of what a producer sent for one partition: exactly one sound batch.
-
-    Raises BatchError with the code for the answer. ``max_bytes`` is ``max.message.bytes``.
-    ``stele.wire.record_check`` checks the records.
-    """
-    if len(buffer) == 0:
-        raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
-    try:
-        header = read_header(buffer)
-    except UnsupportedMagicError as error:
-        raise BatchError(ErrorCode.INVALID_RECORD, error.message) from None
-    if header.size_bytes > max_bytes:
-        raise BatchError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {header.size_bytes} bytes, max.message.bytes is {max_bytes}",
-        )
-    if header.size_bytes > len(buffer):
-        raise PartialBatchError(f"{len(buffer)} bytes of a batch of {header.size_bytes}")
-    if header.size_bytes < len(buffer):
-        raise BatchError(ErrorCode.INVALID_RECORD, "more than one record batch")
-    if not check_crc(buffer, 0, header):
-        raise CorruptBatchError("the CRC does not match")
-    _validate_fields(header)
-    return header
-
-
-def _validate_fields(header: BatchHeader) -> None:
-    if header.record_count == 0 or header.record_count != header.last_offset_delta + 1:
-        raise BatchError(
-            ErrorCode.INVALID_RECORD,
-            f"{header.record_count} records over {header.last_offset_delta + 1} offsets",
-        )
-    attributes = header.attributes
-    if attributes & CONTROL:
-        raise BatchError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if attributes & _LOG_APPEND_TIME:
-        raise BatchError(ErrorCode.INVALID_TIMESTAMP, "producers may not set LogAppendTime")
-    if attributes & _COMPRESSION_MASK > Compression.ZSTD:
-        raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
-    if attributes & ~_PRODUCED:
-        raise BatchError(ErrorCode.INVALID_RECORD, f"attributes {attributes & 0xFFFF:#x}")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
-    if attributes & TRANSACTIONAL and header.producer_id < 0:
-        raise BatchError(ErrorCode.INVALID_RECORD, "a batch of a transaction without producer id")
 
 
 # ------------------------------------------------------------------------------ building

@@ -9,6 +9,7 @@ from typing import Final
 from stele.wire import batch as wire
 from stele.wire.batch_errors import BatchError
 from stele.wire.compression import Compression
+from stele.wire.produced import validate_produced
 from stele.wire.record_check import RecordCheck
 from tests.fuzz.bytes import mutated
 from tests.fuzz.cost import Meter
@@ -47,7 +48,7 @@ class BatchTarget:
         """The records are checked as if a producer had sent them. Only BatchError may be raised."""
         meter.request(len(data))
         try:
-            header = wire.validate_produced(data, len(data))
+            header = validate_produced(data, len(data))
             records = memoryview(data)[wire.HEADER_SIZE :]
             slices = iter(RecordCheck(header.compression, records, header.record_count))
             while True:

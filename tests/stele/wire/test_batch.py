@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stele.errors import ErrorCode
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
+from stele.wire.produced import validate_produced
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 
@@ -328,7 +329,7 @@ def test_offsets_must_rise() -> None:
 
 def test_a_sound_produced_batch_passes() -> None:
     batch = make(producer_id=1, producer_epoch=0, base_sequence=0)
-    assert wire.validate_produced(memoryview(batch), len(batch)) == wire.read_header(batch)
+    assert validate_produced(memoryview(batch), len(batch)) == wire.read_header(batch)
 
 
 @pytest.mark.parametrize(
@@ -357,5 +358,5 @@ def test_a_sound_produced_batch_passes() -> None:
 )
 def test_an_unsound_produced_batch_gets_its_code(buffer: bytes, code: ErrorCode) -> None:
     with pytest.raises(wire.BatchError) as caught:
-        wire.validate_produced(buffer, 2000)
+        validate_produced(buffer, 2000)
     assert caught.value.code is code

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
+from stele.wire.produced import validate_produced
 from stele.wire.recompression import recompress, with_body
 
 CODECS = list(Compression)
@@ -41,7 +42,7 @@ def test_nothing_but_codec_length_and_crc_changes(
     size, body = recompress(source, target, level, bytes(batch[wire.HEADER_SIZE :]), 1 << 30)
     made, after = with_body(batch, header, target, body)
     assert size == len(body) == len(made) - wire.HEADER_SIZE
-    assert after == wire.validate_produced(made, len(made))
+    assert after == validate_produced(made, len(made))
     assert after.compression is target
     assert after._replace(attributes=0, size_bytes=0, crc=0) == header._replace(
         attributes=0, size_bytes=0, crc=0

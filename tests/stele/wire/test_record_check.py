@@ -17,6 +17,7 @@ from stele.wire import batch as wire
 from stele.wire import record_check
 from stele.wire.batch_errors import RejectedRecordsError
 from stele.wire.compression import Compression, compress, decompress
+from stele.wire.produced import validate_produced
 from stele.wire.record import encode_varint
 from stele.wire.record_check import RecordCheck, TimeDeltas
 
@@ -57,7 +58,7 @@ def sealed(batch: bytearray, body: bytes) -> bytearray:
 
 def checked(batch: bytearray) -> int:
     """How often the check of a whole batch lets other tasks run. Raises BatchError."""
-    header = wire.validate_produced(batch, len(batch))
+    header = validate_produced(batch, len(batch))
     body = memoryview(batch)[wire.HEADER_SIZE :]
     times = TimeDeltas.of(header.base_timestamp_ms, -(1 << 63), 1 << 63)
     checks = RecordCheck(header.compression, body, header.record_count, times=times)
