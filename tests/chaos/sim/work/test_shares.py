@@ -30,7 +30,7 @@ def test_members_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> Non
     load = next(each for each in loads if each.is_there and each.poison > 0.05)
     monkeypatch.setattr(ShareLoad, "draw", lambda _: load)
     with silent():
-        outcome = run(Plan(5, seconds=24, faults=("conditions",), load=LoadKind.LIGHT))
+        outcome = run(Plan(4, seconds=40, faults=("conditions",), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     for what in (
         "acknowledgements of shared records: INVALID_RECORD_STATE",
