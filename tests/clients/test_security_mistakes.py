@@ -66,7 +66,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     write_store(directory / "node.pem", OWN.key_store(*hosts))
     write_store(directory / "apart.pem", OWN.key_store("localhost"))
     write_store(directory / "other.pem", OWN.key_store("b1.example", "10.0.0.1"))
-    old = OWN.key_store(*hosts, valid_for=-datetime.timedelta(days=3))
+    old = OWN.key_store(*hosts, valid_for=ENDED - datetime.datetime.now(datetime.UTC))
     write_store(directory / "old.pem", old)
     write_store(directory / "client-of-stranger.pem", Authority("stranger").key_store("me"))
     with running_node(directory, _settings(made)):

@@ -19,7 +19,9 @@ from tests.support.tls import AUTHORITY, Authority, in_files, listener, overwrit
 from world.network import ServerTlsSettings
 
 DAY = datetime.timedelta(days=1)
-EXPIRED = AUTHORITY.key_store("127.0.0.1", valid_for=-datetime.timedelta(days=30))
+NOW = datetime.datetime.now(datetime.UTC)
+ENDED = NOW - datetime.timedelta(days=30)
+EXPIRED = AUTHORITY.key_store("127.0.0.1", valid_for=ENDED - NOW)
 
 
 def security(**changes: object) -> ClientSecurity:
@@ -73,9 +75,8 @@ async def test_the_error_of_a_wrong_host_shows_the_names_of_the_certificate() ->
 
 
 async def test_the_error_of_an_expired_certificate_shows_its_date() -> None:
-    ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=30)
     said = await refusal(listener(keystore=EXPIRED), security())
-    assert f"(CN=127.0.0.1) expired on {ended:%Y-%m-%d}" in said
+    assert f"(CN=127.0.0.1) expired on {ENDED:%Y-%m-%d}" in said
 
 
 async def test_a_broker_that_closes_at_once_may_speak_plaintext() -> None:
