@@ -102,11 +102,12 @@ async def test_a_topic_id_that_cannot_be_read_makes_a_log_corrupt(disk: MemoryDi
 # ----------------------------------------------------------------- no checkpoint knows the log
 
 
-@pytest.mark.parametrize("kept", [0, 1, 20, -1, None])
+@pytest.mark.parametrize("kept", [0, 1, 20, -2, None])
 async def test_what_a_power_loss_leaves_of_a_log_without_topic_id_is_not_used(
     disk: MemoryDisk, kept: int | None
 ) -> None:
-    """It may leave the batches, and no file, only a part of the file, or zeroes."""
+    """It may leave the batches, and no file, only a part of the file, or zeroes. A file that lacks
+    no more than its last newline is whole, as Kafka writes it."""
     await written(disk)
     if kept is None:
         disk.remove(FILE)
