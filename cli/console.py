@@ -13,6 +13,8 @@ from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap
 from cli.output import CommandError, UsageError
 
 if TYPE_CHECKING:
+    import socket
+
     from console.settings import ConsoleSettings
     from stele.security.options import SecurityOptions
 
@@ -71,18 +73,9 @@ def console(
     check_is_installed()
     from console.app import build
     from console.clients import ConsoleClients
-    from console.serving import ListenError, listen, serve
-    from console.settings import is_loopback
+    from console.serving import serve
 
-    if not is_loopback(host) and not listen_elsewhere:
-        raise UsageError(
-            f"--host {host}: other machines would reach the console and use the cluster as you. "
-            "Give --listen-elsewhere if they may"
-        )
-    try:
-        listening = listen(host, port)
-    except ListenError as error:
-        raise CommandError(str(error)) from None
+    listening = _listen(host, port, may_be_elsewhere=listen_elsewhere)
     settings = fresh_settings(
         host,
         listening.getsockname()[1],
@@ -98,6 +91,22 @@ def console(
     print("Its address contains the key to it. Ctrl-C stops it.", flush=True)
     asyncio.run(serve(app, listening))
     return 0
+
+
+def _listen(host: str, port: int, *, may_be_elsewhere: bool) -> socket.socket:
+    """Raises UsageError, CommandError."""
+    from console.serving import ListenError, listen
+    from console.settings import is_loopback
+
+    if not is_loopback(host) and not may_be_elsewhere:
+        raise UsageError(
+            f"--host {host}: other machines would reach the console and use the cluster as you. "
+            "Give --listen-elsewhere if they may"
+        )
+    try:
+        return listen(host, port)
+    except ListenError as error:
+        raise CommandError(str(error)) from None
 
 
 def check_is_installed() -> None:

@@ -118,7 +118,7 @@ def _batch(told: Any) -> StateBatch:
 
 
 def _fields(batch: StateBatch) -> tuple[int, int, int, int, bool]:
-    """Those of a batch of a message."""
+    """The fields of a batch in a message."""
     first, last, state, count = batch
     is_rejected = state is RecordState.ARCHIVING_REJECTED
     return first, last, RecordState.ARCHIVING if is_rejected else state, count, is_rejected

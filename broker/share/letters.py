@@ -44,7 +44,8 @@ class LetterDesk:
         return [] if self.under_way is not None else self._machine.letters_due(most)
 
     def needs_producer(self, target: LetterTarget) -> bool:
-        """Whether ``plan`` needs a new producer id. Sequences are those of one partition."""
+        """Whether ``plan`` needs a new producer id. A sequence counts the letters of one
+        partition."""
         plan = self._plan
         return plan is None or (plan.topic_id, plan.partition) != target
 

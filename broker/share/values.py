@@ -140,8 +140,8 @@ class StateWrite(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """A share group's limits: its group configurations of the same names, and those of the back-off
-    of redelivery (share.redelivery.backoff.ms, share.redelivery.backoff.max.ms)."""
+    """A share group's limits: its group configurations of the same names, and
+    share.redelivery.backoff.ms and share.redelivery.backoff.max.ms."""
 
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5

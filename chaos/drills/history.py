@@ -65,8 +65,8 @@ class Expectations:
     drain_ms: float | None = None
     """From the end of the writing until the last acknowledged record is out of the chain."""
     delivery_limit: int = 0
-    """Workers of a share group process the topic, and it delivers a record so often at most. 0:
-    there is no such group."""
+    """The share group that processes the topic delivers a record so often at most. 0: there is no
+    such group."""
     group_outage_ms: float | None = None
     """The longest time in which a group processed nothing of a partition that had records."""
 

@@ -81,6 +81,12 @@ def import_command(
             sizes = {name: len(of_topic) for name, of_topic in logs.items()}
             target.prepare(sizes, template, may_hold=resume)
             results, moved = import_logs(target, flat, committed, compression)
+    _show(results, moved, as_json=as_json)
+
+
+def _show(
+    results: Sequence[PartitionResult], moved: Sequence[GroupResult], *, as_json: bool
+) -> None:
     if as_json:
         print_json({"partitions": results, "groups": moved})
         return

@@ -109,10 +109,7 @@ class SourceLog:
         )
 
     def _decoded(self, path: Path, data: Buffer, position: int) -> list[Record]:
-        try:
-            records = decode(data, position)
-        except BatchError as error:
-            raise _damaged(path, position, error.message) from None
+        records = _records_at(path, data, position)
         return [record for record in records if record.offset >= self._start_offset]
 
     # ------------------------------------------------------------------------------- the check
@@ -162,7 +159,7 @@ class SourceLog:
     def _end_transaction(
         self, path: Path, data: Buffer, position: int, header: BatchHeader
     ) -> None:
-        for record in self._decoded_control(path, data, position):
+        for record in _records_at(path, data, position):
             kind = control_type(record.key)
             if kind not in (ControlType.COMMIT, ControlType.ABORT):
                 continue
@@ -172,12 +169,6 @@ class SourceLog:
                 else:
                     self.summary.aborted += count
                     self._transactions.left_out.add(batch.base_offset)
-
-    def _decoded_control(self, path: Path, data: Buffer, position: int) -> list[Record]:
-        try:
-            return decode(data, position)
-        except BatchError as error:
-            raise _damaged(path, position, error.message) from None
 
     def _count(self, header: BatchHeader, count: int) -> None:
         summary = self.summary
@@ -210,6 +201,14 @@ def _sound(data: Buffer, position: int) -> BatchHeader:
     if not check_crc(data, position, header):
         raise CorruptBatchError("the CRC does not match")
     return header
+
+
+def _records_at(path: Path, data: Buffer, position: int) -> list[Record]:
+    """All records of a batch. Raises CommandError."""
+    try:
+        return decode(data, position)
+    except BatchError as error:
+        raise _damaged(path, position, error.message) from None
 
 
 def _damaged(path: Path, position: int, reason: str) -> CommandError:

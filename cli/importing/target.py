@@ -97,8 +97,11 @@ class Target:
         )
 
     def compare(self, consumer: Consumer, log: SourceLog) -> tuple[Comparison, int]:
-        """All records of a partition of the cluster with those of the log. The first records may be
-        deleted already, because they are older than the topic keeps them: their number."""
+        """Compare all records of a partition of the cluster with the records of the log.
+
+        The first ones may be deleted in the cluster already, because they are older than the topic
+        keeps them. Returns their number, too.
+        """
         name = log.summary.partition
         consumer.assign([name])
         consumer.resume(name)  # an earlier comparison has paused it at its end

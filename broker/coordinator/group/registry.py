@@ -94,7 +94,7 @@ class GroupRegistry:
         self._removed_end = end_offset
 
     def next_deletion(self) -> int:
-        """A number for a deletion of which the end is told."""
+        """The number of a new deletion. ``deletion_ended`` needs it."""
         self._last_deletion += 1
         return self._last_deletion
 

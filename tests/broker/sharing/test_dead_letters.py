@@ -114,9 +114,8 @@ async def test_the_plan_and_the_reasons_are_persisted_before_the_letter_is_writt
     assert bench.states.state.letters == LetterPlan(*DEAD, 1_000, 2, 2)
 
 
-@virtual
-async def test_the_next_leader_writes_the_same_batch_again() -> None:
-    """The topic has it already, and does not take it twice."""
+async def bench_whose_leader_is_gone() -> SharingBench:
+    """It has sent the letters of two records, and has not heard of the outcome."""
     bench, led = await bench_with_letters(2)
     bench.letters.gate = asyncio.Event()
     await bench.offsets(led)
@@ -124,6 +123,13 @@ async def test_the_next_leader_writes_the_same_batch_again() -> None:
     await until(lambda: len(bench.letters.batches) > 0)
     led.drop(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     bench.letters.gate = None
+    return bench
+
+
+@virtual
+async def test_the_next_leader_writes_the_same_batch_again() -> None:
+    """The topic has it already, and does not take it twice."""
+    bench = await bench_whose_leader_is_gone()
     following = await bench.led()
     await until(lambda: is_done(following, 2))
     first, again = map(read_header, bench.letters.batches)
@@ -149,13 +155,7 @@ async def test_a_lost_answer_doubles_no_letter() -> None:
 
 @virtual
 async def test_the_batch_has_the_same_size_when_compaction_has_taken_a_record() -> None:
-    bench, led = await bench_with_letters(2)
-    bench.letters.gate = asyncio.Event()
-    await bench.offsets(led)
-    await led.acknowledge("m", [batch(0, 1, REJECT)])
-    await until(lambda: len(bench.letters.batches) > 0)
-    led.drop(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    bench.letters.gate = None
+    bench = await bench_whose_leader_is_gone()
     bench.log.batches.clear()
     bench.log.append_records(b"value 0", None)
     following = await bench.led()
