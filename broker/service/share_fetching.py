@@ -19,7 +19,7 @@ from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
-from storage.turns import SLICE_STEPS, Slices, gather_in_slices
+from storage.turns import SLICE_STEPS, Slices
 
 _MEMBER_ID_MAX: Final = 36
 _NONE_WANTED: Final = Wanted(0, 0, 0, is_strict=False)
@@ -87,15 +87,13 @@ async def fetch(context: BrokerContext, caller: Caller, request: ShareFetchReque
     else:
         session = sessions.next(request.key, request.epoch, request.owner)
     session.change([*request.added, *request.acknowledged], request.forgotten)
-    acknowledging = asyncio.ensure_future(_acknowledge_all(context, topics, request))
-    try:
-        deliveries: dict[PartitionId, Delivery] = {}
-        if request.epoch != ENDS and not request.renews:
-            await asyncio.sleep(0)  # the acknowledgements come first
-            deliveries = await _deliver(context, topics, session, request.wanted)
-        answers = await acknowledging
-    finally:
-        acknowledging.cancel()
+    # Acknowledgements are about earlier deliveries. If a lock has ended, the same records may be in
+    # this delivery, and the acknowledgements must not be taken for decisions about it.
+    taken = await _take_all(context, topics, request)
+    deliveries: dict[PartitionId, Delivery] = {}
+    if request.epoch != ENDS and not request.renews:
+        deliveries = await _deliver(context, topics, session, request.wanted)
+    answers = await _outcomes(taken)
     if request.epoch == ENDS:
         sessions.end(session)
     slices = Slices(SLICE_STEPS)
@@ -115,7 +113,7 @@ async def acknowledge(context: BrokerContext, caller: Caller, request: ShareRequ
         )
     session = context.sharing.sessions.next(request.key, request.epoch, request.owner)
     topics = Topics(context, caller, Operation.READ)
-    answers = await _acknowledge_all(context, topics, request)
+    answers = await _outcomes(await _take_all(context, topics, request))
     if request.epoch == ENDS:
         context.sharing.sessions.end(session)
     return answers
@@ -173,22 +171,44 @@ async def _deliver(
     return refused | await share_fetch.run()
 
 
-async def _acknowledge_all(
-    context: BrokerContext, topics: Topics, request: ShareRequest
-) -> Answers:
-    async def one(partition: PartitionId) -> tuple[PartitionId, PartitionAnswer]:
+_Taken = dict[PartitionId, "asyncio.Future[None] | ApiError"]
+"""By partition, what ends when the acknowledgements count, or why they were not taken."""
+
+
+async def _take_all(context: BrokerContext, topics: Topics, request: ShareRequest) -> _Taken:
+    """Take the acknowledgements of all partitions, without waiting until they count."""
+    taken: _Taken = {}
+    slices = Slices(SLICE_STEPS)
+    for partition in request.acknowledged:
+        await slices.step()
         try:
-            await _acknowledge(context, topics, request, partition)
+            taken[partition] = await _take(context, topics, request, partition)
         except ApiError as refused:
-            return partition, PartitionAnswer(refused)
-        return partition, PartitionAnswer()
-
-    return dict(await gather_in_slices(one, list(request.acknowledged)))
+            taken[partition] = refused
+    return taken
 
 
-async def _acknowledge(
+async def _outcomes(taken: _Taken) -> Answers:
+    answers: Answers = {}
+    slices = Slices(SLICE_STEPS)
+    for partition, outcome in taken.items():
+        await slices.step()
+        refusal = outcome if isinstance(outcome, ApiError) else await _refusal(outcome)
+        answers[partition] = PartitionAnswer(refusal)
+    return answers
+
+
+async def _refusal(counted: asyncio.Future[None]) -> ApiError | None:
+    try:
+        await counted
+    except ApiError as error:
+        return error
+    return None
+
+
+async def _take(
     context: BrokerContext, topics: Topics, request: ShareRequest, partition: PartitionId
-) -> None:
+) -> asyncio.Future[None]:
     _check_partition(topics, partition)
     slices = Slices(SLICE_STEPS)
     batches = []
@@ -208,7 +228,7 @@ async def _acknowledge(
             ErrorCode.INVALID_RECORD_STATE,
             f"share group {group_id} has got no record of the partition from this leader",
         )
-    await led.acknowledge(member_id, batches)
+    return led.acknowledge(member_id, batches)
 
 
 def _type(number: int, *, renews: bool) -> AcknowledgeType:

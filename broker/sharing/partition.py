@@ -17,6 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -145,7 +146,7 @@ class LedSharePartition:
         self._waiting: dict[Waiting, None] = {}
         # Writes that no request has yet, in order.
         self._queue: list[StateWrite] = []
-        # The acknowledgements that wait for a write, by its number.
+        # Acknowledgements and dead letters that wait until a write is persisted, by its number.
         self._acknowledging: dict[int, asyncio.Future[None]] = {}
         self._deadline: Deadline | None = None
         self._deadline_ms = NO_DEADLINE
@@ -232,10 +233,15 @@ class LedSharePartition:
         self._set_timer()
         return acquired
 
-    async def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch]) -> None:
-        """Take a member's decisions, all or none; they are persisted when this returns. Raises
-        ApiError INVALID_REQUEST, INVALID_RECORD_STATE, and what the share coordinator says: then
-        none of them counts."""
+    def acknowledge(
+        self, member: str, batches: Sequence[AcknowledgementBatch]
+    ) -> asyncio.Future[None]:
+        """Take a member's decisions, all or none. Raises ApiError INVALID_REQUEST,
+        INVALID_RECORD_STATE: then none of them is taken.
+
+        They count when the future has its result. It raises ApiError if the share coordinator
+        refuses them: then none of them counts.
+        """
         machine = self._machine
         if machine is None:
             raise ApiError(
@@ -251,9 +257,20 @@ class LedSharePartition:
             # The records are done here, by the end of their locks. A later leader does not know
             # that before it is persisted, and would deliver what it was told is accepted.
             write = machine.restate()
-        if write is not None:
-            await self.persist(write)
-        self._measures.acknowledged(batches)
+        if write is None:
+            counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            counted.set_result(None)
+        else:
+            counted = self._persisted(write)
+        counted.add_done_callback(functools.partial(self._measure, batches))
+        return counted
+
+    def _measure(
+        self, batches: Sequence[AcknowledgementBatch], counted: asyncio.Future[None]
+    ) -> None:
+        # A fetch that has failed does not ask for the outcome of its acknowledgements.
+        if not counted.cancelled() and counted.exception() is None:
+            self._measures.acknowledged(batches)
 
     def end_session(self, member: str) -> None:
         """The member is gone. Its records are available."""
@@ -280,10 +297,13 @@ class LedSharePartition:
 
     async def persist(self, write: StateWrite) -> None:
         """Raises ApiError: whether it is persisted is unknown."""
+        await self._persisted(write)
+
+    def _persisted(self, write: StateWrite) -> asyncio.Future[None]:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._acknowledging[write.number] = waiting
         self._persist(write)
-        await waiting
+        return waiting
 
     def letters_ended(self) -> None:
         self._drop_if_retired()

@@ -112,6 +112,27 @@ async def test_another_member_cannot_acknowledge_a_record() -> None:
     await edges.sharing.stop()
 
 
+@pytest.mark.parametrize("kind", [ACCEPT, RELEASE])
+@virtual
+async def test_a_late_decision_is_not_about_the_delivery_that_comes_with_its_answer(
+    kind: int,
+) -> None:
+    """The same fetch acknowledges a record whose lock has ended, and gets it again."""
+    edges = await edges_with_sharing()
+    member = Member(edges)
+    log = await member.begin()
+    log.append()
+    log.append()
+    assert acquired(await member.fetch()) == [(0, 0, 1), (1, 1, 1)]
+    await asyncio.sleep(31)
+    data = await member.fetch((0, 0, kind))
+    assert data.acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+    assert acquired(data) == [(0, 0, 2), (1, 1, 2)]
+    answer = await member.acknowledge(0, 1, ACCEPT)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    await edges.sharing.stop()
+
+
 @virtual
 async def test_locks_are_renewed_by_a_fetch_that_says_so() -> None:
     edges = await edges_with_sharing()

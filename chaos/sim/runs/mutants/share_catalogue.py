@@ -13,6 +13,8 @@ _STATES: Final = "broker/coordinator/share/machine.py"
 _LED: Final = "broker/sharing/partition.py"
 _LOG: Final = "broker/replication/shared.py"
 _DRAFT: Final = "broker/coordinator/group/share/draft.py"
+_FETCHES: Final = "broker/service/share_fetching.py"
+_TAKEN_LATER: Final = "asyncio.ensure_future(_take_all(context, topics, request))"
 
 
 def _bug(name: str, path: str, function: str, old: str, new: str) -> Mutant:
@@ -183,6 +185,14 @@ SHARES = [
         "DeadLetters._write",
         "plan.producer_id",
         "await self._office.new_producer_id()",
+    ),
+    Mutant(
+        "share: give records before the acknowledgements of the same fetch are taken",
+        (
+            Edit(_FETCHES, "fetch", "await _take_all(context, topics, request)", _TAKEN_LATER),
+            Edit(_FETCHES, "fetch", "_outcomes(taken)", "_outcomes(await taken)"),
+        ),
+        load=LoadKind.LIGHT,
     ),
     # The share coordinator.
     _bug(
