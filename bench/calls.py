@@ -62,7 +62,8 @@ _FORM_S: Final = 2.0
 """Within this time the topic of groups is there, and its coordinator."""
 
 _LATENCY_S: Final = 0.000_3
-"""Of every message, so that requests which are sent at one moment arrive at one moment."""
+"""The latency of every message, so that requests which are sent at one moment arrive at one
+moment."""
 
 _SIZE_BYTES: Final = 4
 

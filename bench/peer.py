@@ -57,7 +57,7 @@ class Contender(Protocol):
         ...
 
     def pids(self) -> list[int]:
-        """Of all processes."""
+        """The ids of all processes."""
         ...
 
 

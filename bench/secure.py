@@ -84,7 +84,7 @@ async def server(keystore: Path, handshakes: str = "threads") -> AsyncIterator[S
 
 
 class Certificates:
-    """Of the node, with keys of two kinds, and of a user."""
+    """The node's certificates, with keys of two kinds, and a user's."""
 
     def __init__(self, folder: Path) -> None:
         now = datetime.datetime.now(datetime.UTC)

@@ -66,7 +66,7 @@ class Turns:
 
 
 def settings(folder: Path, port: int, keystore: str) -> dict[str, str]:
-    """Of one node with three listeners."""
+    """The settings of one node with three listeners."""
     each = ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS)
     return {
         "node.id": "1",

@@ -139,14 +139,14 @@ class BrokerMetrics:
         )
         self.queue_seconds = registry.histograms(
             "stele_request_queue_seconds",
-            "Of requests that wait until the one before on their connection is answered: how long, "
-            "by API (RequestQueueTimeMs).",
+            "How long requests wait for the answer before on their connection, by API "
+            "(RequestQueueTimeMs).",
             "api",
         )
         self.answer_queue_seconds = registry.histograms(
             "stele_response_queue_seconds",
-            "Of answers that wait for earlier ones of their connection or are encoded in slices: "
-            "how long, by API (ResponseQueueTimeMs).",
+            "How long answers wait for earlier answers of their connection, or are encoded in "
+            "slices, by API (ResponseQueueTimeMs).",
             "api",
         )
         self._meters: dict[str, RequestMeter] = {}

@@ -147,7 +147,7 @@ class ClusterSecurity:
         return options_of(self._properties(user), str(self.client_file(user)))
 
     def password_of(self, user: str) -> str:
-        """Of a user who is made here."""
+        """The password of a user who is made here."""
         return self._properties(user)["sasl.password"]
 
     def client_file(self, user: str) -> Path:

@@ -25,7 +25,7 @@ class MoveStep(enum.Enum):
 
     OPEN = "the new listeners beside the old ones"
     USE = "it connects to other nodes by the new listeners"
-    """Of brokers only. A controller is reached by the listener that it has."""
+    """A line of brokers only. A controller is reached by the listener that it has."""
     CLOSE = "without the old listeners"
 
 

@@ -13,7 +13,8 @@ _TIMEOUT_S: Final = 5.0
 
 
 def known_commit(root: Path = _ROOT) -> str | None:
-    """Of the build, or else of the checkout. ``-dirty`` follows if its files were changed."""
+    """The commit of the build, or else of the checkout. ``-dirty`` follows if its files were
+    changed."""
     return COMMIT or commit_of_checkout(root)
 
 

@@ -187,7 +187,7 @@ def self_test(
 
 
 def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Drill]:
-    """Those named, or all that this kind of cluster can do. Raises CommandError."""
+    """The drills named, or all that this kind of cluster can do. Raises CommandError."""
     from chaos.drills.registry import by_name
 
     known = by_name()

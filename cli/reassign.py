@@ -176,7 +176,7 @@ def execute(
         def begin() -> None:
             if log_dirs_throttle is not None:
                 throttles.set_log_dirs_rate(admin, log_dirs, log_dirs_throttle)
-            # First, so that new replicas are made where they are to be.
+            # Directories come first: a new replica is made in the one that is set for it.
             admin.alter_replica_log_dirs(log_dirs)
             admin.alter_partition_reassignments(
                 plan, allow_replication_factor_change=not keep_factor

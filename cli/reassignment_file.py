@@ -37,7 +37,8 @@ class Plan(NamedTuple):
 
 
 def read_plan(path: Path) -> Plan:
-    """Of ``{"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]}``.
+    """The plan in ``{"version": 1, "partitions": [{"topic", "partition", "replicas",
+    "log_dirs"}]}``.
 
     ``log_dirs`` has a path or ``"any"`` for each of the replicas, or is left out.
     Raises CommandError that says what is wrong with the file, and where.
@@ -64,7 +65,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def _log_dirs(entry: Mapping[str, Any], count: int, where: str) -> list[str]:
-    """Of each replica."""
+    """The directory of each replica."""
     if entry.get("log_dirs") is None:
         return [ANY] * count
     paths: list[str] = _field(entry, "log_dirs", list, where)
@@ -77,7 +78,7 @@ def _log_dirs(entry: Mapping[str, Any], count: int, where: str) -> list[str]:
 
 
 def read_topics(path: Path) -> list[str]:
-    """Of ``{"version": 1, "topics": [{"topic"}]}``, in its order. Raises CommandError."""
+    """The topics of ``{"version": 1, "topics": [{"topic"}]}``, in order. Raises CommandError."""
     topics = [
         _field(entry, "topic", str, f"{path}: topics[{number}]")
         for number, entry in enumerate(_entries(path, "topics"))

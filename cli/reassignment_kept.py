@@ -21,7 +21,7 @@ _SUFFIX: Final = ".throttles"
 
 
 class KeptThrottles:
-    """Of the plan in this file."""
+    """The throttles that are kept for the plan in this file."""
 
     def __init__(self, plan_file: Path) -> None:
         self.path: Final = plan_file.with_name(plan_file.name + _SUFFIX)

@@ -31,7 +31,7 @@ class Measures:
     """By partition; what is missing is not known."""
 
     sizes_bytes: Mapping[TopicPartition, int]
-    """Of the leader's replica."""
+    """The size of the leader's replica."""
     records_per_s: Mapping[TopicPartition, float]
     """Since the look before."""
 
@@ -96,7 +96,7 @@ def measure(bootstrap: str, timeout_s: float, topics: Sequence[TopicDescription]
 def sizes_at(
     admin: Admin, broker_id: int, names: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Of this broker's replicas. Raises SteleError."""
+    """The sizes of this broker's replicas. Raises SteleError."""
     return {
         each.partition: each.size_bytes
         for directory in admin.describe_log_dirs([broker_id], names)

@@ -29,8 +29,8 @@ def _group() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one partition. ``missing``: records of the source that are not in the target (yet).
-    ``surplus``: the other way round."""
+    """The verdict on one partition. ``missing``: records of the source that are not in the target
+    (yet). ``surplus``: the other way round."""
 
     topic: str
     partition: int

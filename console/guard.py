@@ -19,7 +19,7 @@ _CONTENT_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Of every answer that has no policy of its own."""
+"""The policy of every answer that has none of its own."""
 
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",

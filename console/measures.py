@@ -22,7 +22,7 @@ class Measures:
     starts: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
     sizes_bytes: dict[TopicPartition, int]
-    """Of the leader's replica."""
+    """The size of the leader's replica."""
     troubles: tuple[SteleError | RpcError, ...]
 
     @property

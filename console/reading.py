@@ -15,7 +15,7 @@ from stele.world import Clock
 
 MOST_RECORDS: Final = 500
 MOST_BYTES: Final = 8 * 1024 * 1024
-"""Of keys and values on one page. The record that exceeds it is still shown."""
+"""The most bytes of keys and values on a page. The record that exceeds them is still shown."""
 
 _POLL_RECORDS: Final = 25
 """A poll returns so many records at most, so that few are beyond the bound."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SHORT_BYTES: Final = 2_000
-"""Of a value among others; the record's own page shows more."""
+"""The bytes shown of a value among others; the record's own page shows more."""
 LONG_BYTES: Final = 1_000_000
 HEX_COLUMNS: Final = 16
 MOST_GROWTH: Final = 8

@@ -29,7 +29,7 @@ class Trouble:
     message: str
     advice: str = ""
     items: tuple[tuple[str, str, str], ...] = ()
-    """Of a request about several things: each refused one, the name of its error, and why."""
+    """Each refused thing of a request about several, the name of its error, and why."""
 
 
 def trouble_of(error: SteleError | RpcError) -> Trouble:

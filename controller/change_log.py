@@ -14,7 +14,8 @@ from stele.wire.v1 import metadata_pb2 as pb
 logger = logging.getLogger(__name__)
 
 LINES_MAX: Final = 20
-"""Of one decision. It is logged in one turn of the event loop, and may change many partitions."""
+"""The most lines of one decision. It is logged in one turn of the event loop, and may change many
+partitions."""
 
 
 def log_changes(decision: Decision) -> None:

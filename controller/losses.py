@@ -29,7 +29,7 @@ class Losses:
         self.offline_directories: tuple[bytes, ...] = ()
         """Directories of earlier registrations, which may be among the unopened directories."""
         self.last_uses: tuple[DirectoryUse, ...] = ()
-        """Of the offline directories."""
+        """The last uses of the offline directories."""
         # The directories of earlier registrations that are open, and the replicas with a sound log
         # in them. None: no directory is missing.
         self._kept: frozenset[bytes] | None = None

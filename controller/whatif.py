@@ -50,7 +50,7 @@ class Quorum:
 @dataclass(frozen=True, slots=True)
 class WhatIf:
     consequences: tuple[Consequence, ...]
-    """Of the partitions for which something changes, by name and number."""
+    """The consequences for partitions that change, by name and number."""
     quorum: Quorum
     unknown: tuple[int, ...]
     """Ids that are neither a registered broker nor a voter."""

@@ -194,7 +194,7 @@ def _metadata(
 
 
 def _requirements(project: Mapping[str, Any]) -> dict[str, str]:
-    """Of the whole project, by name."""
+    """The requirements of the whole project, by name."""
     return {_name_of(each): each for each in project["dependencies"]}
 
 

@@ -232,7 +232,7 @@ def record_of(acl: Acl, acl_id: bytes) -> pb.MetadataRecord:
 
 
 def acls_of(rules: Iterator[tuple[Acl, bytes]] | list[tuple[Acl, bytes]]) -> Acls:
-    """These rules with these ids."""
+    """The ACLs with these rules and ids."""
     delta = AclsDelta(Acls())
     for acl, acl_id in rules:
         delta.replay(record_of(acl, acl_id).acl)

@@ -44,7 +44,7 @@ class Endpoint:
     host: str
     port: int
     protocol: str
-    """Of a Kafka listener, its security protocol, as in Kafka's records; GRPC: it speaks gRPC."""
+    """A Kafka listener's security protocol, as in Kafka's records; GRPC: it speaks gRPC."""
 
     @property
     def plane(self) -> Plane:

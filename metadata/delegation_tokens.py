@@ -24,7 +24,7 @@ class DelegationToken(NamedTuple):
     owner: str  # Type:name
     requester: str  # who made it
     renewers: tuple[str, ...]
-    """Who may renew and expire it besides the owner."""
+    """The principals that may renew and expire it besides the owner."""
     issue_ms: int
     expiry_ms: int
     """Never after ``max_ms``. Renewals change it."""

@@ -108,7 +108,7 @@ class CertificateDirectory:
         return path
 
     def subjects(self) -> Iterator[Subject]:
-        """Those with a keystore here, by file name."""
+        """The subjects with a keystore here, by file name."""
         for file in sorted(self.path.glob("*.pem")):
             if file.name != CERTIFICATES:
                 try:

@@ -53,7 +53,7 @@ class NodeFacts:
 
     @property
     def listeners(self) -> Iterator[tuple[ListenerSecurity, NamedAddress, NamedAddress]]:
-        """Of each listener its security, and where it is bound and advertised."""
+        """Each listener's security, and where it is bound and advertised."""
         config = self.config
         for bound, advertised in zip(config.listeners, config.advertised_listeners, strict=True):
             yield config.security.listeners[bound.name], bound, advertised
@@ -68,8 +68,8 @@ class NodeFacts:
 
     @property
     def peer_listeners(self) -> list[ListenerSecurity]:
-        """Those with TLS whose certificate this node shows to other nodes: the controllers' ones,
-        to which every node connects, and the brokers' one between themselves."""
+        """Listeners with TLS whose certificate this node shows to other nodes: the controllers'
+        ones, to which every node connects, and the brokers' one between themselves."""
         security = self.config.security
         found = dict(security.controllers)
         own = security.listeners.get(self.config.inter_broker_listener_name)

@@ -53,8 +53,8 @@ class FirstUsers:
 
     @classmethod
     def of(cls, config: NodeConfig, arguments: Sequence[str], rng: Rng) -> FirstUsers:
-        """Of the values of the option, in the syntax of kafka-storage. Raises ConfigError, which
-        shows no password."""
+        """Users by the values of the option, in the syntax of kafka-storage. Raises ConfigError,
+        which shows no password."""
         found: dict[ScramUser, pb.MetadataRecord] = {}
         for text in arguments:
             user, credential = _credential(text, rng)

@@ -229,9 +229,9 @@ class Node:
         return AclAuthorizer(policy, self._newest_acls, self._world.clock)
 
     def _newest_acls(self) -> Acls | None:
-        """Of the committed metadata. While a node starts it replays an old part of the metadata
-        log, whose ACLs may allow what is forbidden now. A broker has the present ACLs when it has
-        its registration, a controller when it becomes active."""
+        """The ACLs of the committed metadata. While a node starts it replays an old part of the
+        metadata log, whose ACLs may allow what is forbidden now. A broker has the present ACLs when
+        it has its registration, a controller when it becomes active."""
         controller, broker = self.controller, self._own_broker
         if not self._knows_acls:
             self._knows_acls = (controller is not None and controller.active) or (

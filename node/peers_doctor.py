@@ -231,7 +231,7 @@ def _login(facts: NodeFacts) -> Iterator[Finding]:
 
 
 def _parts(principal: str) -> list[str]:
-    """Of a certificate's name, whatever the order, the case and the blanks between them."""
+    """The parts of a certificate's name, whatever their order, their case and their blanks."""
     return sorted(part.strip().lower() for part in principal.partition(":")[2].split(","))
 
 

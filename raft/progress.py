@@ -74,7 +74,7 @@ class Parking:
         )
 
     def take_answerable(self, end_offset: int, high_watermark: int) -> list[ParkedFetch]:
-        """Those for which there are records, or a higher high watermark than they know."""
+        """The fetches for which there are records, or a higher high watermark than they know."""
         return self._take(
             [
                 fetch

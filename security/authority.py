@@ -157,7 +157,7 @@ class CertificateFacts:
 
 
 def facts_of(pem: str) -> list[CertificateFacts]:
-    """Of each certificate in a text. Raises AuthorityError if there is none."""
+    """The facts of each certificate in a text. Raises AuthorityError if there is none."""
     try:
         found = x509.load_pem_x509_certificates(pem.encode())
     except ValueError as error:

@@ -26,7 +26,7 @@ SCHEMA_WITHOUT_HEADERS = SCHEMA.remove(len(SCHEMA) - 1)
 
 
 def schema_of(*, include_headers: bool) -> pa.Schema:
-    """Of the rows that ``columns_of`` makes."""
+    """The schema of the rows that ``columns_of`` makes."""
     return SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS
 
 

@@ -42,7 +42,7 @@ class RecordColumns:
         return len(self.values)
 
     def take(self, rows: Array) -> RecordColumns:
-        """These rows, in the order of their numbers in the array."""
+        """The rows with these numbers, in the order of the array."""
         places = pa.array(rows)
         headers = None if self.headers is None else self.headers.take(places)
         return RecordColumns(self.keys.take(places), self.values.take(places), headers)

@@ -134,7 +134,7 @@ class PortFacts(NamedTuple):
 
     has_tls: bool
     mechanisms: tuple[str, ...] | None = None
-    """Of a login by SASL, none if there is no login. None: that is not known."""
+    """The mechanisms of a login by SASL, none if there is no login. None: that is not known."""
     needs_certificate: bool = False
 
 

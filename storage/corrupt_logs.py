@@ -25,7 +25,7 @@ class CorruptLogs:
         self._disk = disk
         self._path = path
         self._unnoted: set[TopicPartition] = set()
-        """Those without a note: it could not be written, or recovery is to repair the log."""
+        """Logs without a note: it could not be written, or recovery is to repair the log."""
 
     def noted(self, key: TopicPartition) -> CorruptLogError | None:
         """The fault that an earlier process has recorded for a log, or None. Raises OSError."""

@@ -31,7 +31,7 @@ class _Wait(Generic[W]):
 
 
 _Waits = list[_Wait[W]] | None
-"""Those who wait for the group that covers a write. There are rarely any."""
+"""The callers that wait for the group that covers a write. There are rarely any."""
 
 
 class SyncOrder(Generic[M, W]):

@@ -180,7 +180,8 @@ class TxnIndex:
             self._hold([entry])
 
     def _size_bytes(self, disk: Disk) -> int:
-        """Of the entries, which are not decoded for this. Raises CorruptLogError, OSError."""
+        """The size of the entries, which are not decoded for this. Raises CorruptLogError,
+        OSError."""
         if not self.is_present:
             return 0
         if self._entries is not None:

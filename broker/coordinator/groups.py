@@ -22,7 +22,7 @@ from stele.world import Clock, Rng
 
 
 class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
-    """Those of the partitions of ``__consumer_offsets`` that ``host`` leads."""
+    """The coordinators of the partitions of ``__consumer_offsets`` that ``host`` leads."""
 
     def __init__(self, config: NodeConfig, host: Host, *, clock: Clock, rng: Rng) -> None:
         """``rng`` draws the ids of new members."""

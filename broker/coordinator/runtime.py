@@ -290,7 +290,7 @@ class CoordinatorRuntime(Generic[M]):
 
     @property
     def partitions(self) -> list[int]:
-        """Those with a coordinator here, loaded or not."""
+        """The partitions with a coordinator here, loaded or not."""
         return sorted(self._shards)
 
     @property

@@ -39,14 +39,14 @@ class StateApi(NamedTuple):
     api: Api[Any, Any]
     topic: type[Any]
     partition: Callable[[Any], Struct]
-    """Of a request."""
+    """Makes a partition of a request."""
     request: Callable[[StateKey, Any, tuple[StateBatch, ...]], StateRequest]
-    """Of a partition of a message, and of its batches."""
+    """Reads the request in a partition of a message, and its batches."""
     result_topic: type[Any]
     result: Callable[[int, StateAnswer], Struct]
-    """Of an answer about the partition with this number."""
+    """Makes the result for the partition with this number."""
     answer: Callable[[Any], StateAnswer]
-    """Of a partition of a response."""
+    """Reads the answer in a partition of a response."""
 
     @property
     def version(self) -> int:

@@ -25,7 +25,7 @@ _TOLD_STATES = tuple(
 
 
 class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
-    """Those of the partitions of ``__transaction_state`` that ``host`` leads."""
+    """The coordinators of the partitions of ``__transaction_state`` that ``host`` leads."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ PUBLISH_STREAMS_MAX: Final = 1_000
 SUBSCRIBE_STREAMS_MAX: Final = 200
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of records that wait for leaders, of all Publish streams together."""
+"""The most bytes of records that wait for leaders, of all Publish streams together."""
 _PATIENCE_S = 2.0
 """How long a broker that stops waits for records that are under way."""
 

@@ -19,7 +19,7 @@ from stele.records import OffsetAndMetadata
 COMMITS_MAX: Final = 16
 """Commits of one stream that have no answer. Then no more of its messages are read."""
 OFFSETS_MAX: Final = 1_000
-"""Of one commit."""
+"""The most offsets of one commit."""
 SESSION_TIMEOUT_MS: Final = 10_000
 """Our own client has a longer session: a broker sends heartbeats in time, or is gone."""
 _NO_MEMBER: Final = Refusal(
@@ -56,7 +56,7 @@ class MemberOutlet(Protocol):
 
 
 class Membership:
-    """Of one stream."""
+    """The membership of one stream."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Final
 from stele.wire.record import Header, Record
 
 MESSAGE_BYTES_MAX: Final = 256 * 1024
-"""Of keys, values and headers, if there is more than one record."""
+"""The most bytes of keys, values and headers, if there is more than one record."""
 
 
 def sizes_of_message(records: Sequence[Record]) -> list[int]:

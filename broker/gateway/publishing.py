@@ -42,7 +42,7 @@ HELD_RECORDS_MAX: Final = 10_000
 """The records of one stream whose results the client has not taken. Then no more are read."""
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 RESULTS_MAX: Final = 1_000
-"""Of one message to the client, approximately."""
+"""The most results of one message to the client, approximately."""
 _ROOM_WAIT_S: Final = 30.0
 _STOPPING: Final = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this broker stops: use another one")
 _NO_ROOM: Final = Refusal(

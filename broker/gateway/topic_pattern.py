@@ -15,7 +15,7 @@ from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 
 TOPICS_MAX: Final = 1_000
-"""Of one subscription."""
+"""The most topics of one subscription."""
 _LOOK_S: Final = 3_600.0
 _TOLD_MAX: Final = 100
 """Characters of an expression that errors repeat."""
@@ -34,7 +34,7 @@ class TopicPattern:
         self._seen_acls: Acls | None = None
 
     async def topics(self) -> list[str]:
-        """Those of now, in the order of their names. Raises RpcError: the expression cannot be
+        """The topics of now, in the order of their names. Raises RpcError: the expression cannot be
         read, it takes too long, or it stands for too many."""
         image = self._context.image()
         self._seen, self._seen_acls = image.topics.ids, image.acls

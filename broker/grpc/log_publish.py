@@ -20,9 +20,9 @@ from stele.world import RpcError, Stream
 
 MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
 RECORDS_MAX: Final = 5_000
-"""Of one message."""
+"""The most records of one message."""
 HEADERS_MAX: Final = 1_000
-"""Of one record, with its other fields. A record has fewer."""
+"""The most headers of one record, with its other fields. A record has fewer."""
 _AT_ONCE_BYTES: Final = 40 * 1024
 """Protobuf makes all elements of so much in one turn of the event loop. An element takes two bytes
 at least, and some 0.25 µs."""

@@ -216,6 +216,6 @@ def _tell(
 def topics_of(
     partitions: Partitions, image: MetadataImage
 ) -> Iterator[pb.DescribeGroupsResponse.Topic]:
-    """Those that ``image`` does not have are left out."""
+    """Topics that ``image`` does not have are left out."""
     for topic, numbers in existing_partitions(image, partitions):
         yield pb.DescribeGroupsResponse.Topic(topic=topic.name, partitions=numbers)

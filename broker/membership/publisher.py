@@ -78,7 +78,7 @@ class MetadataPublisher:
 
     @property
     def offset(self) -> int:
-        """Of the last metadata record applied here; -1 before the first."""
+        """The offset of the last metadata record applied here; -1 before the first."""
         return self._applied.offset
 
     @property

@@ -40,7 +40,7 @@ class Loaded(NamedTuple):
 
     records: Sequence[Record]
     producer_id: int = -1
-    """Of the transaction that they are part of, or whose end they are; -1: of none."""
+    """The producer of the transaction that they are part of, or whose end they are; -1: none."""
     marker: EndMarker | None = None
     """What the one record says, if it is the end of the transaction."""
 

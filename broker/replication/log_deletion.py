@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDeletion:
-    """Of all directories of this broker."""
+    """The deletion of logs in all directories of this broker."""
 
     def __init__(self, directories: Mapping[LogDirectory, RelaxedFlush]) -> None:
         self._directories = directories

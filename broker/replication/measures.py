@@ -46,7 +46,7 @@ class ReplicaMeasures:
         return counters
 
     def traffic(self) -> Iterator[tuple[str, TopicTraffic]]:
-        """Of each topic that has a replica here, by name."""
+        """The traffic of each topic that has a replica here, by name."""
         return iter(sorted(self._replicas.traffic.items()))
 
     def log_sizes(self) -> Iterator[tuple[TopicPartition, int]]:
@@ -63,7 +63,7 @@ class ReplicaMeasures:
                 yield name, broker_id, lag
 
     def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Of the partitions that are led here, without those of internal topics."""
+        """The high watermarks of the partitions that are led here, internal topics left out."""
         for replica in self._replicas:
             if replica.machine.is_leader and replica.topic not in INTERNAL_TOPICS:
                 name = TopicPartition(replica.topic, replica.id.partition)

@@ -121,7 +121,7 @@ class Replicas:
         return BrokerStatus(registration.broker_epoch, registration.may_join_isr)
 
     def registered_epoch(self, broker_id: int) -> int:
-        """Of a broker, by the metadata."""
+        """The epoch of a broker's registration, by the metadata."""
         return self.status(broker_id).epoch
 
     def listen(self, replica: Replica, log: PartitionLog) -> None:

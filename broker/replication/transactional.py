@@ -56,7 +56,7 @@ class _Verification(Generic[B]):
 
 
 class _Lowest(NamedTuple):
-    """Of batches that were refused for want of a verdict, the first."""
+    """The first of the batches that were refused for want of a verdict."""
 
     epoch: int
     sequence: int

@@ -25,7 +25,7 @@ class UnopenedReplica(NamedTuple):
 
 
 class UnopenedReplicas:
-    """Those of this broker."""
+    """The unopened replicas of this broker."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ _MESSAGE_MAX = 1000
 
 
 def check_size(changes: Sequence[int]) -> None:
-    """Of each resource the number of its changes. Raises ApiError POLICY_VIOLATION."""
+    """``changes``: their number for each resource. Raises ApiError POLICY_VIOLATION."""
     check_named(len(changes), "resources")
     check_named(sum(changes), "changes")
 

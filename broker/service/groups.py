@@ -198,7 +198,7 @@ async def describe_consumers(
 async def list_groups(
     context: BrokerContext, caller: Caller, request: ListRequest
 ) -> list[ListedGroup]:
-    """Those that this broker coordinates and the caller may see, by id.
+    """The groups that this broker coordinates and the caller may see, by id.
 
     Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more.
     """

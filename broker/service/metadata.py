@@ -87,7 +87,7 @@ async def find_topics(
 
 
 def missing_name_error(name: str) -> ErrorCode:
-    """Of a topic that is not there."""
+    """The error for a topic that is not there."""
     if fault_in(name) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION

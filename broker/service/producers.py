@@ -29,17 +29,17 @@ async def new_producer_id(context: BrokerContext, caller: Caller) -> int:
 
 
 def topics(context: BrokerContext, caller: Caller) -> Topics:
-    """Whose producers the caller may know."""
+    """The topics whose producers the caller may know."""
     return Topics(context, caller, Operation.READ)
 
 
 def producers_of(context: BrokerContext, partition: PartitionId) -> list[ProducerEntry]:
-    """Those that the leader of the partition knows. Raises ApiError where this is not it."""
+    """The producers that the partition's leader knows. Raises ApiError on another broker."""
     return context.replicas.descriptions.producers(partition)
 
 
 def writable_topics(context: BrokerContext, caller: Caller) -> Topics:
-    """Of which the caller may know what became of its own batches."""
+    """The topics in which the caller may know what became of its own batches."""
     return Topics(context, caller, Operation.WRITE)
 
 

@@ -93,7 +93,7 @@ class Topics:
     def partition(
         self, name: str | None, topic_id: bytes, partition: int
     ) -> PartitionId | ErrorCode:
-        """Of the topic of an id, or of a name where no id is given; or the error to answer."""
+        """The partition of an id's topic, or of a name's where no id is given; or the error."""
         if topic_id and topic_id != NO_TOPIC_ID:
             topic = self._found.get(topic_id) or self.identified(topic_id)
         else:

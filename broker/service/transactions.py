@@ -289,7 +289,7 @@ async def forget(
 async def list_transactions(
     context: BrokerContext, caller: Caller, request: ListRequest, regex: str = ""
 ) -> ListAnswer:
-    """Those that this broker coordinates and the caller may see, by transactional id. ``regex``:
+    """Transactions that this broker coordinates and the caller may see, by their ids. ``regex``:
     of all of the transactional id; empty: any.
 
     Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more; INVALID_REGULAR_EXPRESSION.

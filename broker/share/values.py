@@ -104,11 +104,11 @@ class LetterPlan(NamedTuple):
     """
 
     topic_id: bytes
-    """Of the dead letter topic."""
+    """The id of the dead letter topic."""
     partition: int
     producer_id: int
     sequence: int
-    """Of the first letter of ``ranges``, or of the next letter."""
+    """The sequence of the first letter of ``ranges``, or of the next letter."""
     revision: int
     """Rises with each write. The share coordinator keeps the plan of the highest revision, since a
     write whose answer was lost may come after a later one."""

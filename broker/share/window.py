@@ -180,7 +180,7 @@ class Window:
         self.start_offset = each.last + 1
 
     def _index(self, offset: int) -> int:
-        """Of the range with this offset; the number of ranges behind the window."""
+        """The index of the range with this offset; behind the window the number of ranges."""
         if offset >= self.end_offset:
             return len(self._ranges)
         return max(bisect_right(self._ranges, offset, key=lambda each: each.first) - 1, 0)

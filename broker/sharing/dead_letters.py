@@ -61,7 +61,7 @@ class LetterOffice:
     new_producer_id: Callable[[], Awaitable[int]]
     image: Callable[[], MetadataImage]
     topic_config: Callable[[str], TopicConfig]
-    """Of the topic with this name."""
+    """The configuration of the topic with this name."""
     clock: Clock
     measures: ShareMeasures
 

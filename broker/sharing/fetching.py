@@ -21,7 +21,7 @@ from stele.world import Buffer, Clock
 _READ_BYTES: Final = 1 << 20
 """The most of one partition in one answer, apart from its first batch."""
 _READS_MAX: Final = 16
-"""Of one partition for one answer. Control batches give no records."""
+"""The most reads of one partition for one answer. Control batches give no records."""
 
 
 class Wanted(NamedTuple):
@@ -66,7 +66,7 @@ class ShareFetch:
         self._left_bytes = 0
 
     async def run(self) -> dict[PartitionId, Delivery]:
-        """Those that have records, or an error."""
+        """Deliver the partitions that have records, or an error."""
         session = self._session
         until_s = self._clock.monotonic() + self._wanted.max_wait_ms / 1000
         session.on_end = self.wake

@@ -290,7 +290,7 @@ class ClientInstances:
 
 
 def check_instance_id(instance_id: bytes) -> None:
-    """Of a push. Raises ApiError INVALID_REQUEST."""
+    """Check the instance id of a push. Raises ApiError INVALID_REQUEST."""
     if instance_id in _RESERVED:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

@@ -15,8 +15,8 @@ from runtime.grpc.protobuf_fields import varint
 from stele.errors import ApiError, ErrorCode
 
 FIELDS_MAX: Final = 200_000
-"""Of one push, on all levels: some 0.3 s of work. A Java producer of 1,000 partitions sends a fifth
-of them."""
+"""The most fields of a push, on all levels: some 0.3 s of work. A Java producer of 1,000 partitions
+sends a fifth of them."""
 
 FIELDS_AT_ONCE: Final = 500
 """Fields that are read in one turn."""
@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
     name: str
     attributes: Attributes
-    """Of the resource and of the point. If both have one of a name, the point's counts."""
+    """The resource's and the point's. If both have one of a name, the point's counts."""
     value: float
     is_delta: bool
     """Whether the value is what came in addition since the push before."""
@@ -222,7 +222,7 @@ def _attribute(reader: _Reader, message: _Field) -> tuple[str, str]:
 
 
 def _value(reader: _Reader, field: _Field) -> str | None:
-    """Of an attribute, as text. None: it is a list, a map, or nothing that is known."""
+    """An attribute's value as text. None: it is a list, a map, or nothing that is known."""
     if field.number == 1 and field.kind == _BYTES:
         return reader.text(field)
     if field.kind == _VARINT and field.number in (2, 3):

@@ -34,7 +34,7 @@ Judged = tuple[History, Verdict]
 
 
 def distributions(judged: Iterable[Judged]) -> list[Distribution]:
-    """Of each drill in the order in which they were run, what its runs have measured."""
+    """What the runs of each drill have measured. Drills stand in the order of their first runs."""
     by_drill: dict[str, list[Judged]] = {}
     for each in judged:
         by_drill.setdefault(each[0].header.drill, []).append(each)

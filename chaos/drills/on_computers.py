@@ -55,7 +55,7 @@ async def _disk_slow(stage: Stage, writes_per_s: int) -> None:
 
 
 async def clock_jumps(stage: Stage) -> None:
-    """Of the leader and of the active controller, in both directions."""
+    """The clocks of the leader and of the active controller jump, in both directions."""
     await _clock_jumps(stage, _AHEAD_S, _BEHIND_S)
 
 

@@ -60,7 +60,7 @@ class Timeline:
     marks: tuple[Mark, ...]
     end_ms: float
     colors: dict[int, str]
-    """Of each node that leads something."""
+    """The color of each node that leads something."""
 
 
 def draw(history: History) -> Timeline:

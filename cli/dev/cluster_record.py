@@ -49,7 +49,7 @@ class ClusterRecord:
     state: str
     since_ms: int
     reason: str | None
-    """Of a cluster that has stopped or failed."""
+    """Why a cluster has stopped or failed."""
     owner: ProcessIdentity
     is_detached: bool
     arguments: tuple[str, ...]

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 _IS_LINUX: Final = sys.platform == "linux"
 _STATE, _START_TICKS = 0, 19
-"""Of the fields of ``/proc/PID/stat`` that follow the name, which is in parentheses."""
+"""Their places among the fields of ``/proc/PID/stat`` after the name, which is in parentheses."""
 
 
 @dataclass(frozen=True, slots=True)

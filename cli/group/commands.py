@@ -46,7 +46,7 @@ STATES = (
     "Assigning",
     "Reconciling",
 )
-"""Of both protocols. A group in the state Dead is not there."""
+"""The states of both protocols. A group in the state Dead is not there."""
 
 TYPES = ("classic", "consumer", "share")
 

@@ -41,7 +41,7 @@ class Consumed:
     bytes: int
     seconds: float
     assignment_s: float
-    """Of that, the time to find the partitions (Kafka's tool: to join the group)."""
+    """The part of it that finds the partitions (Kafka's tool: that joins the group)."""
 
     @property
     def figures(self) -> dict[str, float]:

@@ -21,7 +21,7 @@ Place = tuple[str, str]
 
 
 def places_of(servers: str | None, directory: Path) -> list[Place]:
-    """Of ``--metrics-servers``, or else of a cluster of ``stele dev``. Raises CommandError."""
+    """The places in ``--metrics-servers``, or else of a ``stele dev``. Raises CommandError."""
     if servers is not None:
         found = [each.strip() for each in servers.split(",") if each.strip()]
         if not found:

@@ -26,7 +26,7 @@ _DOWN: Final = "DOWN"
 
 
 def tables_of(page: Page) -> list[Table]:
-    """Of the nodes, and of topics and clients if there are any to show."""
+    """The table of the nodes, and those of topics and clients if there are any to show."""
     has_down = any(each.down is not None for each in page.nodes)
     columns = (*_NODES, *((_DOWN,) if has_down else ()))
     nodes = [(*_node(each), *((each.down,) if has_down else ())) for each in page.nodes]

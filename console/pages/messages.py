@@ -54,7 +54,7 @@ class Browsing:
     partition: int | None
     place: Place
     number: int
-    """Of OFFSET the offset, of TIME the timestamp in milliseconds."""
+    """For OFFSET the offset, for TIME the timestamp in milliseconds."""
     limit: int
     form: Form
     isolation: Isolation

@@ -49,7 +49,7 @@ async def topics_page(request: Request) -> Response:
 async def _sizes(
     desk: Desk, topics: Sequence[TopicDescription]
 ) -> tuple[dict[str, int], Trouble | None]:
-    """Of the leaders' replicas, by topic."""
+    """The sizes of the leaders' replicas, by topic."""
     led = {
         TopicPartition(topic.name, each.partition): each.leader
         for topic in topics

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
     request: Any
     places: Sequence[int]
-    """Of its items among all items of the whole request, in the order of its own items."""
+    """The places of its items in the whole request, in the order of its own items."""
 
 
 def items_of(items: Items, request: Any) -> Iterator[tuple[str, Any]]:

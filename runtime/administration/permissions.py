@@ -39,8 +39,8 @@ def creation(asked: Asked, topic: pb.NewTopic) -> ApiError | None:
 
 
 def deletion(asked: Asked, item: str | bytes) -> ApiError | None:
-    """Of a name or an id. A caller that may DELETE in the cluster may delete any topic. A caller
-    that knows only the id is not told the name."""
+    """Why a name or an id may not be deleted. A caller that may DELETE in the cluster may delete
+    any topic. A caller that knows only the id is not told the name."""
     if asked.authorizer.allows(asked.caller, Operation.DELETE, CLUSTER):
         return None
     if isinstance(item, str):

@@ -68,7 +68,7 @@ class InProcessTransport(asyncio.Transport):
 
     @property
     def unread_bytes(self) -> int:
-        """Of what the peer has written."""
+        """How much of what the peer has written is not read yet."""
         return self._unread_bytes
 
     def _pause_writing_if_full(self) -> None:

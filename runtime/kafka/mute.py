@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 
 class Mute:
-    """Of one connection. ``on_end`` is called when the time is over. Nothing is taken until then,
-    also of what the client has sent already."""
+    """The mute of one connection. ``on_end`` is called when the time is over. Nothing is taken
+    until then, also of what the client has sent already."""
 
     __slots__ = ("_on_end", "_timer", "count", "is_on", "total_s")
 

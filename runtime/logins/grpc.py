@@ -30,7 +30,7 @@ from world.network import REFLECTION, Peer, Service, StreamHandler
 LOG_IN: Final = "/stele.v1.Logins/LogIn"
 
 LOGIN_SCHEME: Final = "SASL"
-"""Of the authorization of a call that is a step of a login."""
+"""The scheme of the authorization of a call that is a step of a login."""
 
 MAX_REQUEST_CHARACTERS: Final = 64 * 1024
 """The largest request of a login, in base64. gRPC itself takes some 8 KiB of metadata."""

@@ -172,7 +172,7 @@ class ListenerLogins:
         return self._verify_token is not None
 
     async def verified(self, token: str) -> Success | Failure:
-        """Who a token of OAUTHBEARER is of."""
+        """The verdict on a token of OAUTHBEARER, with its principal."""
         result = await self._done(CheckToken(token))
         assert isinstance(result, Success | Failure)
         return result

@@ -23,7 +23,7 @@ from stele.wire.kafka.primitives import MalformedMessageError, encode_uvarint, r
 from stele.world import Buffer
 
 KRAFT_VERSION: Final = 1
-"""Of the protocol in which voters can change; the only one here."""
+"""The version in which voters can change; the only one here."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

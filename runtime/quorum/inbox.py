@@ -70,7 +70,7 @@ class Inbox:
 
 
 def _size_bytes(response: Response) -> int:
-    """Of what the disk would have to take."""
+    """The bytes that the disk would have to take."""
     match response:
         case FetchResponse(batches=batches):
             return sum(_batch_bytes(batch) for batch in batches)

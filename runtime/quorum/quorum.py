@@ -163,7 +163,7 @@ class Quorum:
 
     @property
     def heard_voters(self) -> dict[int, bool] | None:
-        """Of each voter, whether it has fetched from this leader within the fetch timeout. None: it
+        """Whether each voter has fetched from this leader within the fetch timeout. None: it
         does not lead."""
         if self.core is None or self.role is not Role.LEADER:
             return None

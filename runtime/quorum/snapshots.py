@@ -254,7 +254,7 @@ class SnapshotStore:
             return None
 
     def first_voters(self) -> VoterSet | None:
-        """Those that `stele format` wrote down; None: it did not. Raises SnapshotError, OSError."""
+        """The voters that `stele format` wrote down, if any. Raises SnapshotError, OSError."""
         if not self._disk.exists(self.path(BOOTSTRAP)):
             return None
         return self.load(BOOTSTRAP).voters

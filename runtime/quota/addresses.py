@@ -90,13 +90,13 @@ class AddressQuotas:
         return early_s
 
     def usage(self, now_s: float) -> Iterator[AddressUsage]:
-        """Of every address that is remembered, from the one that came last. To be used up before
-        the next call."""
+        """The usage of every address that is remembered, from the one that came last. To be used up
+        before the next call."""
         for address, sensor in self._sensors:
             yield _usage(address, sensor, now_s)
 
     def usage_of(self, address: str, now_s: float) -> AddressUsage:
-        """Of one address."""
+        """The usage of one address."""
         sensor = self._sensors.peek(address)
         if sensor is None:
             return AddressUsage(address, 0.0, 0, 0.0)

@@ -10,7 +10,7 @@ from metadata.client_quotas import ClientQuotas
 from runtime.quota.precedence import Bucket, Client, Found, find
 
 MAX: Final = 10_000
-"""Of buckets, and of clients whose quotas are remembered. Clients choose their ids freely."""
+"""The most buckets, and clients whose quotas are remembered. Clients choose their ids freely."""
 
 IDLE_S: Final = 3600.0
 

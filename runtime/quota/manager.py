@@ -123,13 +123,13 @@ class QuotaManager:
         return None if found is None else found.bound * FETCH_S
 
     def usage(self, now_s: float) -> Iterator[Usage]:
-        """Of every bucket that is known, from the one that was used last. To be used up before the
-        next call."""
+        """The usage of every known bucket, from the one that was used last. To be used up before
+        the next call."""
         for key, bucket, sensor in self._sensors:
             yield _usage(key, bucket, sensor, now_s)
 
     def usage_of(self, key: str, bucket: Bucket, now_s: float) -> Usage:
-        """Of one bucket."""
+        """The usage of one bucket."""
         return _usage(key, bucket, self._sensors.peek(key, bucket) or _sensor(key), now_s)
 
     def _sensor(self, key: str, bucket: Bucket, now_s: float) -> _Sensor:

@@ -75,8 +75,8 @@ class MutationQuotas:
             sensor.throttled_s += throttle.seconds
 
     def usage(self, now_s: float) -> Iterator[MutationUsage]:
-        """Of every bucket that is known, from the one that was used last. To be used up before the
-        next call."""
+        """The usage of every known bucket, from the one that was used last. To be used up before
+        the next call."""
         for _, bucket, sensor in self._sensors:
             tokens = sensor.tokens.tokens(now_s)
             yield MutationUsage(bucket, tokens, sensor.partitions, sensor.throttled_s)

@@ -162,7 +162,7 @@ class GrpcListener:
 
 
 class _Callers:
-    """Who calls, by what gRPC knows of a connection."""
+    """The callers, by what gRPC knows of a connection."""
 
     def __init__(self, tls: RealServerTls | None) -> None:
         self._tls = tls

@@ -37,7 +37,8 @@ _TELLING_FILE_SYSTEMS = (0xEF53, 0x58465342)  # ext2, ext3 and ext4; XFS (linux/
 _STATFS_BYTES = 256  # more than a struct statfs, which begins with the kind of file system
 _HANDLES_MAX = 1  # of a request
 _READ_BYTES = 256 * 1024
-"""Of one read, and so of each worker in the device's queue. A sync waits for what is in there."""
+"""The bytes of a read, and so of each worker in the device's queue. A sync waits for what is in
+there."""
 
 _FSYNC_FILE = getattr(os, "fdatasync", os.fsync)
 

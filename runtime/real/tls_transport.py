@@ -30,7 +30,7 @@ HANDSHAKE_S: Final = 10.0
 """A peer that has not completed its handshake by then is let go."""
 
 RECEIVE_BYTES: Final = 256 * 1024
-"""Of the buffer into which all connections of a listener receive, one after the other."""
+"""The size of the buffer into which all connections of a listener receive, one after the other."""
 
 SLICE_BYTES: Final = 8 * RECORD_BYTES
 """The most that is encrypted in one call."""
@@ -77,7 +77,7 @@ class Handshakes(Protocol):
         ...
 
     def identity_of(self, certificate: bytes | None) -> Identity:
-        """Of a peer's certificate in DER. Raises IdentityError."""
+        """The identity in a peer's certificate in DER. Raises IdentityError."""
         ...
 
     def failed(self, failure: Failure, peer: object, first_bytes: bytes, reason: str) -> None:

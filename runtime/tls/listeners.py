@@ -94,7 +94,7 @@ class TlsListeners:
                 )
 
     def of(self, name: str) -> ServerTls | None:
-        """Of the listener of that name; None if it is not encrypted."""
+        """The TLS of the listener of that name; None if it is not encrypted."""
         return self._by_name.get(name)
 
     def start(self) -> None:

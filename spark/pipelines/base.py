@@ -59,7 +59,7 @@ class Settings:
     partitions: int
     replication_factor: int
     security: SecurityOptions
-    """Of every client, here and in Spark's tasks."""
+    """The security of every client, here and in Spark's tasks."""
     format: str = STELE
     """The source and sink of topics: ours, or Spark's own for Kafka."""
 
@@ -421,7 +421,7 @@ def _offsets(value: Any) -> dict[tuple[str, str], int]:
 
 
 def _pairs(parsed: dict[str, Any]) -> Iterator[tuple[tuple[str, str], int]]:
-    """Of our offsets, or of those that Spark's own source for Kafka has."""
+    """The pairs of our offsets, or of the offsets of Spark's own source for Kafka."""
     for topic, entry in _by_topic(parsed).items():
         for partition, offset in entry.items():
             yield (topic, partition), offset

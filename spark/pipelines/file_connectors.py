@@ -111,7 +111,7 @@ def kept_schema(directory: Path, ddl: str) -> StructType:
 
 
 def sizes(directory: Path) -> list[tuple[str, int, int]]:
-    """Of each day: how many files it has, and their bytes."""
+    """Each day, the number of its files, and their bytes."""
     days: dict[str, list[int]] = {}
     for file in directory.glob("day=*/*.parquet"):
         days.setdefault(file.parent.name.removeprefix("day="), []).append(file.stat().st_size)

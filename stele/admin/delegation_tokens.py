@@ -20,7 +20,7 @@ class DelegationToken:
     requester: str
     """The principal that created the token."""
     renewers: tuple[str, ...]
-    """Who may renew the token, and let it expire, besides the owner."""
+    """The principals that may renew the token, and let it expire, besides the owner."""
     issue_ms: int
     expiry_ms: int
     max_ms: int

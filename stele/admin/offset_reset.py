@@ -25,7 +25,7 @@ class Place(enum.Enum):
 class Target(NamedTuple):
     place: Place
     number: int = 0
-    """Of OFFSET the offset, of SHIFT the distance, of TIME the timestamp in milliseconds."""
+    """For OFFSET the offset, for SHIFT the distance, for TIME the timestamp in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

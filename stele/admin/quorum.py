@@ -34,7 +34,7 @@ class ReplicaDescription:
     last_fetch_time_ms: int | None
     last_caught_up_time_ms: int | None
     listeners: str = ""
-    """Of a voter with several listeners: NAME://host:port of each, joined by plus signs."""
+    """If a voter has several listeners: NAME://host:port of each, joined by plus signs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ LONGEST_TRANSACTION_MS: Final = 900_000
 """The default of the brokers' ``transaction.max.timeout.ms``."""
 
 _FENCING_TIMEOUT_MS: Final = 1_000
-"""Of the producer that takes an id over, and begins no transaction."""
+"""The timeout of the producer that takes an id over, and begins no transaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class KafkaPlane:
     # ------------------------------------------------------------------------ questions
 
     def metadata(self, topics: Sequence[str] | None) -> Question[ClusterNews]:
-        """Of these topics and of all brokers. None: of all topics."""
+        """The metadata of these topics and of all brokers. None: of all topics."""
         request = metadata.MetadataRequest(
             None
             if topics is None

@@ -76,7 +76,7 @@ class ClusterNews:
     brokers: dict[int, BrokerAddress]
     topics: list[TopicNews] = field(default_factory=list)
     metadata_offset: int = -1
-    """Of two answers the one with the higher offset is newer; -1: the protocol does not say it."""
+    """The answer with the higher offset is the newer one; -1: the protocol does not say it."""
 
 
 # ----------------------------------------------------------------------- single questions

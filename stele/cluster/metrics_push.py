@@ -48,8 +48,8 @@ class Measured(NamedTuple):
 
 
 class MetricsPush:
-    """Of one client. ``connected`` hears of every connection. Pushes take the oldest that is open:
-    those of Produce and Fetch come later, and close before the client does."""
+    """The pushes of one client. ``connected`` hears of every connection. Pushes take the oldest
+    that is open: those of Produce and Fetch come later, and close before the client does."""
 
     def __init__(self, clock: Clock, rng: Rng, *, is_enabled: bool) -> None:
         self._clock, self._rng = clock, rng

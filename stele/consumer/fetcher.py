@@ -204,7 +204,7 @@ class Fetcher:
         return (at, asked, None) if at > now else (now, asked, leader)
 
     def _topic_id(self, topic: str) -> bytes:
-        """Of the topic that has the name now; empty if it is not known."""
+        """The id of the topic that has the name now; empty if it is not known."""
         known = self._view.topic(topic)
         return known.topic_id if known else b""
 

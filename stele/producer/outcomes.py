@@ -34,7 +34,7 @@ class BatchOutcome:
         return BatchOutcome("", -1, -1, (), error)
 
     def metadata(self, number: int) -> RecordMetadata:
-        """Of the record with this number in the batch."""
+        """The metadata of the record with this number in the batch."""
         offset = self._base_offset + number if self._base_offset >= 0 else -1
         return RecordMetadata(self._topic, self._partition, offset, self._times_ms[number])
 

@@ -24,7 +24,7 @@ MAX_ITERATIONS: Final = 16384
 
 DEFAULT_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 20
-"""Of a credential that Stele's own tools make."""
+"""The salt of a credential that Stele's own tools make."""
 
 TOKEN_EXTENSION: Final = "tokenauth"
 """The extension by which a client says that it logs in with a delegation token (KIP-48)."""

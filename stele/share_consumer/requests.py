@@ -122,7 +122,7 @@ def _batches(
 
 
 def session_answer(told: Any) -> SessionAnswer:
-    """Of either response."""
+    """The session's answer in either response."""
     code = error_code(told.error_code)
     refused = None if code is ErrorCode.NONE else _error(code, told.error_message)
     answer = SessionAnswer(

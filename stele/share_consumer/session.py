@@ -84,7 +84,7 @@ class Delivery:
     renew_until_s: float
     """The lock is not renewed from then on. Each hand-out moves it."""
     offsets: dict[int, None] = field(default_factory=dict)
-    """Those without a decision."""
+    """Offsets without a decision."""
     is_renewable: bool = True
     is_apart: bool = False
     """A renewal together with other deliveries was refused, so it is renewed alone."""

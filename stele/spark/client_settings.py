@@ -69,7 +69,7 @@ class ClientSettings(NamedTuple):
     taken: frozenset[str]
     """The options that are settings of a client, by the names that were given."""
     ignored: tuple[str, ...]
-    """Those of them without an effect."""
+    """The settings without an effect."""
 
 
 def client_settings(options: Mapping[str, str], kind: type[Any]) -> ClientSettings:

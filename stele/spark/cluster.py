@@ -53,7 +53,7 @@ def open_admin(options: SourceOptions) -> Admin:
 
 
 def described(admin: Admin, names: Sequence[str]) -> list[TopicDescription]:
-    """Those of the topics that exist. Raises BulkError."""
+    """The topics that exist, described. Raises BulkError."""
     try:
         return admin.describe_topics(names)
     except BulkError as error:

@@ -71,7 +71,7 @@ class _Balance:
     # ------------------------------------------------------------------ equal subscriptions
 
     def share_among_equals(self) -> None:
-        """Those that have the most may keep one more, so that the fewest partitions move."""
+        """The members with the most may keep one more, so that the fewest partitions move."""
         owned = self.owned
         total = len(self._free) + sum(map(len, owned.values()))
         size, larger = divmod(total, len(owned))

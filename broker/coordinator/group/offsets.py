@@ -214,7 +214,7 @@ class OffsetStore:
         return self.end(group_id) != -1 or self.has_any(group_id)
 
     def partitions(self, group_id: str) -> Iterator[TopicPartition]:
-        """Those with an offset, pending or not, each once."""
+        """The partitions with an offset, pending or not, each once."""
         for topic in self.topics(group_id):
             group = self._groups.get(group_id)
             numbers = dict.fromkeys(() if group is None else group.newest.get(topic, ()))

@@ -23,7 +23,7 @@ class Pending(NamedTuple):
 
 
 class PendingOffsets:
-    """Those of all open transactions of a partition of ``__consumer_offsets``."""
+    """The offsets of all open transactions of a partition of ``__consumer_offsets``."""
 
     def __init__(self) -> None:
         # By producer, in the order of the records. No inner mapping is empty.

@@ -52,7 +52,7 @@ class StateUpdate(NamedTuple):
     """What has changed in a state."""
 
     snapshot_epoch: int
-    """Of the snapshot that it continues."""
+    """The epoch of the snapshot that the update continues."""
     leader_epoch: int = NO_EPOCH  # NO_EPOCH: the same
     start_offset: int = NO_START  # NO_START: the same
     complete_count: int = NO_COUNT

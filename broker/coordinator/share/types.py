@@ -44,7 +44,7 @@ class ShareState(NamedTuple):
     """Rises when the group's offsets are set anew. A leader that has loaded an earlier one is
     fenced."""
     leader_epoch: int = NO_EPOCH
-    """Of the newest leader that has loaded the state. Earlier leaders are fenced."""
+    """The epoch of the newest leader that has loaded the state. Earlier leaders are fenced."""
     start_offset: int = NO_START
     complete_count: int = NO_COUNT
     """Records from the start offset on whose delivery is complete (KIP-1226)."""

@@ -18,7 +18,7 @@ class TransactionCounters:
     aborts: int = 0
 
     timeouts: int = 0
-    """Of the aborted ones: those whose time was over."""
+    """Aborted transactions whose time was over."""
 
     expirations: int = 0
     """Transactional ids that expired unused."""

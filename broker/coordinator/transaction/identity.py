@@ -14,7 +14,7 @@ from broker.coordinator.transaction.records import RecordedTransaction
 from broker.coordinator.transaction.types import NO_PRODUCER_ID
 
 EPOCH_MAX: Final = 2**15 - 1
-"""Of markers alone."""
+"""The highest epoch. Only markers have it."""
 
 LAST_EPOCH: Final = EPOCH_MAX - 1
 """The last one that a client may have."""

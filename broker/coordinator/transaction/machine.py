@@ -321,7 +321,7 @@ class TransactionMachine:
         return self._decided(transactional_id, decision, waiter, now)
 
     def _when_complete(self, request: CompletionRequest, waiter: Waiter, now: Now) -> Step:
-        """Those that have given up waiting stay until then: markers for a partition without a
+        """Requests that have given up waiting stay until then: markers for a partition without a
         leader may take hours, and a client asks again and again."""
         transactional_id = request.transactional_id
         value = self.value_of(transactional_id)

@@ -43,13 +43,13 @@ class RecordedTransaction(NamedTuple):
     """All that is known of a transactional id."""
 
     producer_id: int
-    """Of the transaction: its records and its markers."""
+    """The producer id of the transaction's records and markers."""
     producer_epoch: int
     """From PREPARE_* on the epoch of the markers, which may be above that of the records."""
     timeout_ms: int
     state: TransactionState
     partitions: TransactionPartitions
-    """Those that the transaction has written to. Empty unless a transaction is open."""
+    """The partitions that the transaction has written to. Empty unless a transaction is open."""
     update_time_ms: int  # when anything changed last
     start_time_ms: int = -1  # of the last transaction; -1: none since InitProducerId
     previous_producer_id: int = NO_PRODUCER_ID
@@ -135,7 +135,7 @@ def _flexible_value(value: RecordedTransaction) -> bytes:
 
 
 def _tags(value: RecordedTransaction) -> dict[int, bytes]:
-    """Those that do not have their default."""
+    """The tagged fields that do not have their default."""
     tags = {}
     if value.previous_producer_id != NO_PRODUCER_ID:
         tags[_PREVIOUS_ID_TAG] = _INT64.pack(value.previous_producer_id)

@@ -165,7 +165,7 @@ class MarkersDue(NamedTuple):
     """A transaction whose outcome is committed and whose markers have to be written."""
 
     ref: TransactionRef
-    """Of the markers. The epoch may be higher than the one that wrote the records."""
+    """The markers' producer and epoch. The epoch may be higher than the records' epoch."""
     commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int

@@ -39,7 +39,7 @@ class HopCost:
 
 @dataclass(frozen=True, slots=True)
 class ChainFindings:
-    """Of ``lost``, ``twice`` and ``unsent`` the first thousand are named."""
+    """The first thousand of ``lost``, ``twice`` and ``unsent`` are named."""
 
     acknowledged: int
     out: int

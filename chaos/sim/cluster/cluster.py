@@ -33,7 +33,7 @@ _LISTENERS = {
     "listeners": f"PLAINTEXT://{{host}}:{KAFKA_PORT}",
     "grpc.listeners": f"PLAINTEXT://{{host}}:{GRPC_PORT}",
 }
-"""Of a broker. Settings of a cluster that name others have {host} in the place of the machine."""
+"""A broker's. If a cluster's settings name others, {host} stands there for the machine."""
 
 
 class SimCluster:

@@ -38,7 +38,7 @@ class Transaction:
     """All that belongs to it was written."""
     end_asked: bool = False
     changes: list[OffsetChange] = field(default_factory=list)
-    """Of committed offsets, which take effect with it."""
+    """Changes of committed offsets, which take effect with the transaction."""
     _values: int = 0  # made so far
 
     def value(self, text: str) -> bytes:

@@ -10,7 +10,7 @@ from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 
 ADDRESS: Final = "10.0.0.7"
-"""Of the client that opens connections without end. Nobody else has a limit or a quota."""
+"""The address of the client that opens connections without end. No other has a limit or a quota."""
 
 BURST_S: Final = 12.0
 """11 s worth of connections may come at once, and the clocks of two machines differ."""

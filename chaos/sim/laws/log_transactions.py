@@ -73,7 +73,7 @@ class LogsKnowTheirTransactions(Law):
 
     def __init__(self) -> None:
         self.topics: set[str] = set()
-        """Those with transactions. Their logs are whole from offset 0 on, and not compacted."""
+        """Topics with transactions. Their logs are whole from offset 0 on, and not compacted."""
         self._twins: dict[tuple[str, PartitionId], _Twin] = {}
 
     @classmethod

@@ -57,7 +57,7 @@ class MarkersFollowDecisions(Law):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self.topics: set[str] = set()
-        """Those with transactions."""
+        """Topics with transactions."""
 
     @classmethod
     def of(cls, scene: Scene) -> Self:

@@ -59,7 +59,7 @@ class DeletionsAreRefusedForAReason(Law):
                 )
 
     def _high_watermarks(self, machine: str, request: DeleteRecordsRequest) -> dict[Place, int]:
-        """Of what a broker leads. High watermarks of a leader only rise."""
+        """The high watermarks of what a broker leads. A leader's only rise."""
         found: dict[Place, int] = {}
         for node in self._cluster.brokers.values():
             broker = node.broker

@@ -101,7 +101,7 @@ class SharedRecordsHaveOneHolder(WithSharedRecords, Law):
     def certain(
         self, holds: Sequence[Hold], session: int, broker_id: int, now_s: float
     ) -> list[Hold]:
-        """Those that the member certainly had until now, or until the request of this session
+        """The holds that the member certainly had until now, or until the request of this session
         arrived that is answered now."""
         return [
             each

@@ -70,7 +70,7 @@ class GroupReader:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     positions: dict[PartitionName, int] = field(default_factory=dict)
-    """Of the partitions that it owns."""
+    """The positions in the partitions that the reader owns."""
     _committed: dict[PartitionName, int] = field(default_factory=dict)
     """The highest offsets that it has committed itself."""
 

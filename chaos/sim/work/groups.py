@@ -215,7 +215,7 @@ class GroupWork(Work):
 
     @property
     def partitions(self) -> list[PartitionName]:
-        """Those of the coordinators."""
+        """The coordinators' partitions."""
         return [(GROUP_TOPIC, number) for number in range(_PARTITIONS)]
 
     async def prepare(self) -> None:
@@ -266,7 +266,7 @@ class GroupWork(Work):
 
     @property
     def _groups(self) -> list[tuple[Group, Sequence[_AnyMember]]]:
-        """Those with members."""
+        """The groups with members."""
         groups: list[tuple[Group, Sequence[_AnyMember]]] = [
             (self._classic, self.members),
             (self._consumers, self.consumers),

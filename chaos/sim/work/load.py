@@ -52,7 +52,7 @@ class Part:
 
     @property
     def racks(self) -> tuple[str, ...]:
-        """Of the brokers, in turn. Empty: they have none."""
+        """The racks of the brokers, in turn. Empty: they have none."""
         return ()
 
 

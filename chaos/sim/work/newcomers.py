@@ -126,8 +126,8 @@ class Newcomers(Work):
         return connection
 
     async def _bring(self, connection: KafkaConnection, leader: int, rng: random.Random) -> None:
-        """A new producer for each batch, some batches at once, and no heed of the time that answers
-        tell."""
+        """Write each batch by a new producer, some batches at once. Throttle times in the answers
+        are ignored."""
         loop = asyncio.get_running_loop()
         opened_s, lasts_s, taken = loop.time(), rng.uniform(5.0, 40.0), 0
         while not self.site.is_done() and loop.time() - opened_s < lasts_s:

@@ -49,7 +49,7 @@ class ShareGroup:
     sessions: Iterator[int]
     counts: Counter[str]
     poison: set[RecordName] = field(default_factory=set)
-    """Those that were delivered."""
+    """Poison records that were delivered."""
 
     def name(self, partition: int, offset: int) -> RecordName:
         return RecordName(self.group_id, (self.topic, partition), offset)

@@ -58,7 +58,7 @@ class Site:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        """Those that are there all the time."""
+        """The partitions that are there all the time."""
         return [(topic, number) for topic in TOPICS for number in range(self.load.partitions)]
 
     async def pause(self, rng: random.Random, pause_s: float) -> None:

@@ -214,7 +214,7 @@ class TransactionWork(Work):
 
     @property
     def partitions(self) -> list[PartitionName]:
-        """Those that it writes to."""
+        """The partitions that the work writes to."""
         return [
             *self.places,
             *((topic, n) for topic, count in self._coordinated.items() for n in range(count)),

@@ -54,7 +54,7 @@ class Transactor:
     process: Process = field(init=False)
     _numbers: int = 0
     _open: list[Transaction] = field(default_factory=list)
-    """Those of former processes that may still be open, the last one at the end."""
+    """Transactions of former processes that may still be open, the last one at the end."""
     _ghosts: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:

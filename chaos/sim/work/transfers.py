@@ -64,7 +64,7 @@ class Copying:
     _process: int = 0
     """The process that ``_positions`` are of."""
     _positions: dict[PartitionName, int] = field(default_factory=dict)
-    """Of the partitions that it owns; empty if they are not known."""
+    """The positions in the partitions that it owns; empty if they are not known."""
 
     async def step(self, process: Process) -> bool:
         transaction = process.transaction

@@ -157,7 +157,7 @@ class Coordinator:
         self._noted(answer.error_code)
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
-        """Of the consumer protocol."""
+        """A heartbeat of the consumer protocol."""
         config = self._config
         message = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,

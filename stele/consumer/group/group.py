@@ -216,7 +216,7 @@ class ConsumerGroup:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Those that it is subscribed to."""
+        """The topics that the member is subscribed to."""
         return self._membership.subscription
 
     @property

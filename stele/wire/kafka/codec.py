@@ -160,8 +160,8 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any
 
 
 def _skip_tagged_fields(frame: Buffer, position: int) -> int:
-    """Of a header. They are skipped in one go, so there may not be more than one slice of them;
-    nobody sends any today."""
+    """Skip the tagged fields of a header. They are skipped in one go, so there may not be more than
+    one slice of them; nobody sends any today."""
     count, position = read_uvarint(frame, position)
     if count > SLICE_ELEMENTS:
         raise MalformedMessageError(f"a header with {count} tagged fields")

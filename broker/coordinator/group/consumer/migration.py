@@ -72,7 +72,7 @@ def _check_size(data: bytes) -> None:
 
 
 def by_id(partitions: Iterable[TopicPartition], topics: Topics) -> Partitions:
-    """Those that are there."""
+    """The partitions of topics that are there, by the topics' ids."""
     found: dict[bytes, set[int]] = {}
     for name, number in partitions:
         topic = topics.named(name)

@@ -73,7 +73,7 @@ def _next(
 
 
 def _epochs(current: CurrentAssignment, kept: Partitions, member_epoch: int) -> Epochs:
-    """Those of the partitions that the member keeps, where they are not its new epoch."""
+    """The epochs of the partitions that the member keeps, where they are not its new epoch."""
     known = {
         topic_id: {
             number: epoch

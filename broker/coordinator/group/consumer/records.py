@@ -82,7 +82,7 @@ class MemberState(enum.IntEnum):
 class GroupValue(NamedTuple):
     epoch: int
     metadata_hash: int = 0
-    """Of the subscribed topics. If it changes, there is a new assignment."""
+    """A hash of the subscribed topics. If it changes, there is a new assignment."""
 
 
 class TargetEpoch(NamedTuple):
@@ -118,13 +118,13 @@ class CurrentAssignment(NamedTuple):
 
     member_epoch: int = 0
     previous_epoch: int = 0
-    """Of the answer before. The member still has it if it did not get the last one."""
+    """The epoch of the answer before. The member still has it if it did not get the last answer."""
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
     """Partitions that the member has to revoke. It owns them until it says that it does not."""
     epochs: Epochs = _NO_EPOCHS
-    """Of the partitions that it has owned since an epoch before ``member_epoch``. It has owned the
+    """For the partitions that it has owned since an epoch before ``member_epoch``. It has owned the
     others, and those of records without epochs, since ``member_epoch``."""
 
     def owned_since(self, topic_id: bytes, number: int) -> int | None:

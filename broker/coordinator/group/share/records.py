@@ -60,7 +60,7 @@ class ShareKey(NamedTuple):
 class ShareGroupValue(NamedTuple):
     epoch: int
     metadata_hash: int
-    """Of the subscribed topics. If it changes, there is a new assignment."""
+    """A hash of the subscribed topics. If it changes, there is a new assignment."""
 
 
 class ShareTargetEpoch(NamedTuple):
@@ -83,7 +83,7 @@ class ShareAssignment(NamedTuple):
 
     member_epoch: int = 0
     previous_epoch: int = 0
-    """Of the answer before. The member still has it if it did not get the last one."""
+    """The epoch of the answer before. The member still has it if it did not get the last answer."""
     assigned: Partitions = NO_PARTITIONS
 
 
@@ -96,7 +96,7 @@ class StatePartitions(NamedTuple):
     deleting: frozenset[bytes] = frozenset()
     """Topics whose state is being deleted."""
     names: Mapping[bytes, str] = {}
-    """Of all these topics, by their ids."""
+    """The names of all these topics, by the topics' ids."""
 
 
 # ------------------------------------------------------------------------------- keys

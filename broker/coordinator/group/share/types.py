@@ -77,7 +77,7 @@ class ShareDeletionAnswer:
     """The share partitions whose states have to be deleted first. None: the group is of another
     kind, or does not exist."""
     number: int = 0
-    """Of the deletion, for ``StatesDeletedRequest``."""
+    """The number of the deletion, for ``StatesDeletedRequest``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ _REFUSED = "refused"  # a line with the reason why the bug cannot be planted
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Of a process that runs the source under ``root``. The bugs are planted in Python, so Python
-    does the work of the compiled module, too."""
+    """The environment of a process that runs the source under ``root``. The bugs are planted in
+    Python, so Python does the work of the compiled module, too."""
     return {
         "PYTHONPATH": str(root),
         "PYTHONDONTWRITEBYTECODE": "1",
