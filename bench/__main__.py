@@ -15,6 +15,7 @@ BENCHMARKS = (
     "small",
     "floor",
     "fetch",
+    "records",
     "thin",
     "idle",
     "partitions",

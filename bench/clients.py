@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from bench import connection_clients, tenant_clients, thin_clients
+from bench import connection_clients, record_clients, tenant_clients, thin_clients
 from bench.report import percentile
 from bench.share_clients import ShareWorkers
 from stele.aio import Producer
@@ -400,6 +400,8 @@ async def _main(job: dict[str, Any]) -> None:
             await _obey({"throughput": workers.throughput})
     elif job["client"] in connection_clients.KINDS:
         await _obey({"throughput": connection_clients.KINDS[job["client"]](job).throughput})
+    elif job["client"] in record_clients.KINDS:
+        await _obey({"throughput": record_clients.KINDS[job["client"]](job).throughput})
     elif job["client"] in tenant_clients.KINDS:
         await _obey({"throughput": tenant_clients.KINDS[job["client"]](job).throughput})
     elif job["client"] in thin_clients.KINDS:
