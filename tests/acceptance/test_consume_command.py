@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stele import Producer
+from stele import Consumer, Producer
 from tests.acceptance.test_command_line import one_line, stele
 
 pytestmark = pytest.mark.processes
@@ -70,3 +70,17 @@ def test_a_member_of_a_group_stops_at_the_end(bootstrap: str, create_topic: Crea
     assert consumed(bootstrap, *member) == []
     stele("produce", topic, bootstrap=bootstrap, stdin=b"more\n")
     assert consumed(bootstrap, *member) == ["more"]
+
+
+def test_a_group_that_cannot_be_joined_is_given_up_in_time(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    topic = create_topic()
+    group = f"of-{topic}"
+    with Consumer(bootstrap, group_id=group) as member:  # the group waits for its next poll
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(timeout_ms=100)
+        done = stele("consume", topic, "--group", group, "--timeout", "2", bootstrap=bootstrap)
+    assert f"could not join the group {group!r} within 2 s" in done.stderr.decode()
+    assert done.returncode == 1
