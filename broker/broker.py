@@ -31,6 +31,7 @@ from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext, MetadataLog
+from broker.service.letter_topics import make_letter_topic
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
 from broker.service.telemetry import ClientTelemetry
@@ -431,6 +432,7 @@ class Broker:
             answer_share=self._kafka.memory.answer_share,
             letter_nodes=self._node_connections("dead-letters"),
             new_producer_id=self._producer_ids.take,
+            make_letter_topic=lambda name: make_letter_topic(self._context, name),
         )
         self._publisher.subscribe(self._sharing)
         self._metrics.read_sharing(self._sharing.partitions)

@@ -101,8 +101,8 @@ class ShareSettings:
     )
     errors_deadletterqueue_auto_create_topics_enable = boolean(
         False,
-        "Whether a dead letter topic that does not exist is created. Only false.",
-        not_built=(("true", "create the dead letter topic yourself; it must be false"),),
+        "Whether the first dead letter of a group makes the group's topic of dead letters if there "
+        "is none. It gets num.partitions and default.replication.factor.",
     )
 
     share_coordinator_state_topic_num_partitions = integer(

@@ -25,6 +25,7 @@ from broker.sharing.letter_records import (
     with_records,
     without_records,
 )
+from broker.sharing.letter_topics import LetterTopics
 from broker.sharing.measures import ShareMeasures
 from broker.sharing.settings import SharePartitionSettings
 from metadata.image import MetadataImage
@@ -64,6 +65,8 @@ class LetterOffice:
     """The configuration of the topic with this name."""
     clock: Clock
     measures: ShareMeasures
+    topics: LetterTopics | None = None
+    """Makes dead letter topics that do not exist. None: an administrator makes them."""
 
 
 class Owner(Protocol):
@@ -215,7 +218,7 @@ class DeadLetters:
         self._office.measures.lost_letters += count
 
     async def _plan(self, due: list[StateBatch]) -> None:
-        target, room_bytes = self._target()
+        target, room_bytes = await self._target()
         ranges = [(each.first, each.last) for each in due]
         header_bytes = self._source().header_bytes
         found = await read_records(self._owner.log, ranges, room_bytes, header_bytes)
@@ -277,10 +280,13 @@ class DeadLetters:
         copies = self._owner.settings.copies_dead_records
         return Source(self._group_id, topic.name, self._partition.partition, copies)
 
-    def _target(self) -> tuple[LetterTarget, int]:
+    async def _target(self) -> tuple[LetterTarget, int]:
         """Where the next letters go, and how many bytes a batch may have. Raises SteleError."""
         name = self._owner.settings.dead_letter_topic
         topic = self._office.image().topic(name)
+        if topic is None and self._office.topics is not None:
+            await self._office.topics.made(name)
+            topic = self._office.image().topic(name)
         if topic is None:
             raise _NotTakenError(
                 f"the dead letter topic {name!r} does not exist: create it with "

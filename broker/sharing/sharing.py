@@ -13,6 +13,7 @@ from broker.coordinator.share_states import ShareStates
 from broker.coordinator.shares import ShareCoordinators, ShareLogCutter
 from broker.replication.parts import Deletions
 from broker.sharing.dead_letters import LetterOffice
+from broker.sharing.letter_topics import LetterTopics
 from broker.sharing.letter_writer import Appends, LetterWriter
 from broker.sharing.measures import ShareMeasures
 from broker.sharing.partitions import SharedLogs, SharePartitions
@@ -53,10 +54,11 @@ class Sharing:
         answer_share: Callable[[], int],
         letter_nodes: Nodes,
         new_producer_id: Callable[[], Awaitable[int]],
+        make_letter_topic: Callable[[str], Awaitable[None]],
     ) -> None:
         """``answer_share``: how many bytes the next answer to a consumer may take.
         ``letter_nodes``: the way of dead letters, which may wait for a slow topic, while ``nodes``
-        must not."""
+        must not. ``make_letter_topic``: as for ``LetterTopics``."""
         self.answer_share = answer_share
         self.coordinators = ShareCoordinators(config, hosting, clock=clock)
         self._cutter = ShareLogCutter(self.coordinators, replicas.deletion)
@@ -67,6 +69,7 @@ class Sharing:
         self._letters = LetterWriter(
             replicas.produce, letter_nodes, broker_id=config.node_id, image=image
         )
+        makes_letter_topics = config.errors_deadletterqueue_auto_create_topics_enable
         office = LetterOffice(
             self._letters,
             new_producer_id,
@@ -76,6 +79,7 @@ class Sharing:
             ),
             clock,
             ShareMeasures(),
+            LetterTopics(image, make_letter_topic, clock) if makes_letter_topics else None,
         )
         self.partitions = SharePartitions(
             config, hosting, self.states, image=image, clock=clock, office=office

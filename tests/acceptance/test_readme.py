@@ -92,18 +92,9 @@ def refused_kerberos() -> None:
         ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
-def refused_creation_of_dead_letter_topics() -> None:
-    with pytest.raises(ConfigError, match="create the dead letter topic yourself"):
-        load(
-            "node.id=1\nprocess.roles=broker\nlog.dirs=/tmp/x\n",
-            overrides=["errors.deadletterqueue.auto.create.topics.enable=true"],
-        )
-
-
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "creation of dead letter topics (KIP-1191)": refused_creation_of_dead_letter_topics,
 }
 ROWS = re.findall(
     r"^\| ([^|]+?) \|", README.partition("## What is not built yet")[2].partition("\n## ")[0],

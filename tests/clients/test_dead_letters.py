@@ -24,27 +24,23 @@ PREFIX = "__dlq.errors."
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    cluster = ProcessCluster(tmp_path_factory.mktemp("letters"), controllers=1, brokers=3)
+    settings = {"errors.deadletterqueue.auto.create.topics.enable": "true", "num.partitions": "2"}
+    directory = tmp_path_factory.mktemp("letters")
+    cluster = ProcessCluster(directory, controllers=1, brokers=3, settings=settings)
     asyncio.run(cluster.start())
     yield cluster
     asyncio.run(cluster.stop())
 
 
-def filled(cluster: ProcessCluster, topic: str) -> None:
+def filled(cluster: ProcessCluster, topic: str, *, has_letter_topic: bool = True) -> None:
     """A topic with records, a dead letter topic, and a group of the same name."""
     safe = {"min.insync.replicas": "2"}
+    takes_letters = {**safe, "errors.deadletterqueue.group.enable": "true"}
+    topics = [NewTopic(topic, 3, 3, configs=safe)]
+    if has_letter_topic:
+        topics.append(NewTopic(f"dlq.{topic}", 2, 3, configs=takes_letters))
     with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topics(
-            [
-                NewTopic(topic, 3, 3, configs=safe),
-                NewTopic(
-                    f"dlq.{topic}",
-                    2,
-                    3,
-                    configs={**safe, "errors.deadletterqueue.group.enable": "true"},
-                ),
-            ]
-        )
+        admin.create_topics(topics)
         admin.alter_configs(
             {
                 ConfigResource.group(topic): {
@@ -78,7 +74,7 @@ def work(cluster: ProcessCluster, topic: str, kill: int | None = None) -> set[by
         cluster.bootstrap_servers, group_id=topic, share_acknowledgement_mode="explicit"
     ) as consumer:
         consumer.subscribe([topic])
-        while len(accepted) < RECORDS * 9 // 10 or len(letters(cluster, topic)) < RECORDS // 10:
+        while len(accepted) < RECORDS * 9 // 10 or letter_count(cluster, topic) < RECORDS // 10:
             assert time.monotonic() < until_s, len(accepted)
             for record in consumer.poll(30, timeout_ms=500):
                 if is_poison(record.value):
@@ -91,6 +87,12 @@ def work(cluster: ProcessCluster, topic: str, kill: int | None = None) -> set[by
                 cluster.kill(kill)
                 kill = None
     return accepted
+
+
+def letter_count(cluster: ProcessCluster, topic: str) -> int:
+    with Admin(cluster.bootstrap_servers) as admin:
+        is_there = any(each.name == f"dlq.{topic}" for each in admin.list_topics())
+    return len(letters(cluster, topic)) if is_there else 0
 
 
 def letters(cluster: ProcessCluster, topic: str) -> list[ConsumerRecord]:
@@ -124,6 +126,17 @@ def test_rejected_records_have_one_letter_each(cluster: ProcessCluster) -> None:
     filled(cluster, "work")
     work(cluster, "work")
     check(letters(cluster, "work"), "work")
+
+
+def test_the_first_letters_make_their_topic(cluster: ProcessCluster) -> None:
+    """The records are on three brokers, and each of these may ask for the topic."""
+    filled(cluster, "unmade", has_letter_topic=False)
+    work(cluster, "unmade")
+    check(letters(cluster, "unmade"), "unmade")
+    with Admin(cluster.bootstrap_servers) as admin:
+        (entries,) = admin.describe_configs([ConfigResource.topic("dlq.unmade")]).values()
+    values = {each.name: each.value for each in entries}
+    assert values["errors.deadletterqueue.group.enable"] == "true"
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -17,6 +17,7 @@ from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.service.context import BrokerContext
+from broker.service.letter_topics import make_letter_topic
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
 from broker.service.telemetry import ClientTelemetry
@@ -453,6 +454,7 @@ class Edges:
             answer_share=lambda: 1 << 20,
             letter_nodes=self.nodes,
             new_producer_id=self.producer_ids.take,
+            make_letter_topic=lambda name: make_letter_topic(self.context, name),
         )
         self.publisher.subscribe(self.sharing)
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import cast
 
 from broker.sharing.dead_letters import LetterOffice
+from broker.sharing.letter_topics import LetterTopics
 from broker.sharing.measures import ShareMeasures
 from metadata.delta import MetadataDelta
 from metadata.effective import effective_topic_config
@@ -47,9 +48,10 @@ def _config(name: str, key: str, value: str) -> pb.MetadataRecord:
 
 
 class LetterBench:
-    """A dead letter topic with two partitions, which may refuse or lose answers."""
+    """A dead letter topic with two partitions, which may refuse or lose answers. ``makes_topics``:
+    a topic that is not there is made when it is needed."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, makes_topics: bool = False) -> None:
         self.image: MetadataImage = EMPTY
         self.commit(
             *_topic("orders", SOURCE_ID, 4),
@@ -63,8 +65,11 @@ class LetterBench:
         self.batches: list[bytearray] = []  # as they came
         self._last: dict[tuple[PartitionId, int], tuple[int, int]] = {}
         self._ids = count(1_000)
+        self.creations: list[str] = []  # topics that the controller was asked for
+        self.creation_refusal: ApiError | None = None
+        topics = LetterTopics(lambda: self.image, self._create, clock) if makes_topics else None
         self.office = LetterOffice(
-            self, self._new_id, lambda: self.image, self._config_of, clock, ShareMeasures()
+            self, self._new_id, lambda: self.image, self._config_of, clock, ShareMeasures(), topics
         )
 
     def commit(self, *records: pb.MetadataRecord) -> None:
@@ -85,6 +90,12 @@ class LetterBench:
 
     def _config_of(self, topic: str) -> TopicConfig:
         return effective_topic_config(self.image, topic, static={})
+
+    async def _create(self, name: str) -> None:
+        self.creations.append(name)
+        if self.creation_refusal is not None:
+            raise self.creation_refusal
+        self.make_topic(b"e" * 16)
 
     async def _new_id(self) -> int:
         return next(self._ids)

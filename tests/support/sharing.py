@@ -71,10 +71,10 @@ class FakeStates:
 class SharingBench:
     """One share partition, with lives of its leader."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, *, makes_letter_topics: bool = False, **limits: Any) -> None:
         self.clock = LoopClock()
         self.deadlines = DeadlineWheel(self.clock)
-        self.letters = LetterBench(self.clock)
+        self.letters = LetterBench(self.clock, makes_topics=makes_letter_topics)
         self.measures = self.letters.office.measures
         self.states = FakeStates()
         self.log = FakeSharedLog(PartitionId(KEY.topic_id, KEY.partition))

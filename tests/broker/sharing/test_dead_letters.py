@@ -15,7 +15,7 @@ from broker.sharing.partition import LedSharePartition
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.batch import decode, read_header
-from tests.support.letters import DEAD_ID
+from tests.support.letters import DEAD_ID, DEAD_LETTER_TOPIC
 from tests.support.sharing import ACCEPT, REJECT, RELEASE, SharingBench, batch
 from tests.support.timing import until
 from tests.support.worlds import virtual
@@ -231,6 +231,54 @@ async def test_a_topic_must_exist_and_take_dead_letters(trouble: str) -> None:
         bench.letters.make_topic(b"e" * 16)
     await until(lambda: is_done(led, 1))
     assert len(bench.letters.all) == 1
+
+
+async def bench_without_a_topic() -> tuple[SharingBench, LedSharePartition]:
+    """The brokers may make it."""
+    bench = SharingBench(makes_letter_topics=True, has_dead_letters=True)
+    bench.states.keeps = True
+    bench.log.append_records(b"value")
+    bench.letters.delete_topic()
+    return bench, await bench.led()
+
+
+@virtual
+async def test_a_missing_topic_is_made_if_the_node_may() -> None:
+    bench, led = await bench_without_a_topic()
+    await bench.offsets(led)
+    assert bench.letters.creations == [], "no record needs it yet"
+    await led.acknowledge("m", [batch(0, 0, REJECT)])
+    await until(lambda: is_done(led, 1))
+    assert bench.letters.creations == [DEAD_LETTER_TOPIC]
+    assert [each.value for each in bench.letters.all] == [b"value"]
+
+
+@virtual
+async def test_a_topic_that_cannot_be_made_is_a_trouble_with_a_reason() -> None:
+    bench, led = await bench_without_a_topic()
+    bench.letters.creation_refusal = ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few")
+    await bench.offsets(led)
+    await led.acknowledge("m", [batch(0, 0, REJECT)])
+    await asyncio.sleep(4)
+    described = led.describe(0, 1)
+    assert described is not None
+    assert "too few" in (described.letter_trouble or "")
+    assert len(bench.letters.creations) == 1, "a refusal counts for some seconds"
+    bench.letters.creation_refusal = None
+    await until(lambda: is_done(led, 1))
+
+
+@virtual
+async def test_a_topic_that_is_there_is_not_made() -> None:
+    bench = SharingBench(makes_letter_topics=True, has_dead_letters=True)
+    bench.letters.configure("errors.deadletterqueue.group.enable", "false")
+    bench.log.append_records(b"value")
+    led = await bench.led()
+    await bench.offsets(led)
+    await led.acknowledge("m", [batch(0, 0, REJECT)])
+    await asyncio.sleep(1)
+    assert bench.letters.creations == []
+    assert bench.letters.all == []
 
 
 @virtual
