@@ -18,22 +18,37 @@ from kafka.errors import TopicAuthorizationFailedError
 from chaos.cluster_security import ADMIN, APPLICATION
 from chaos.process_cluster import ClusterError, ProcessCluster
 from cli import main
-from stele import Acl, AclFilter, Admin, Consumer, NewTopic, Producer, ScramUpsertion
+from stele import (
+    AcknowledgeType,
+    Acl,
+    AclFilter,
+    Admin,
+    Consumer,
+    NewTopic,
+    Producer,
+    ScramUpsertion,
+    ShareConsumer,
+)
+from stele.admin.descriptions import ConfigResource
 from stele.errors import ApiError, BulkError, ErrorCode
 from stele.security.options import SecurityOptions
 
 pytestmark = pytest.mark.processes
 
-SETTINGS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """A controller and a broker. They have every kind of connection of a secure cluster."""
+    """A controller and two brokers. They have every kind of connection of a secure cluster."""
     made = ProcessCluster(
         tmp_path_factory.mktemp("secure"),
         controllers=1,
-        brokers=1,
+        brokers=2,
         settings=SETTINGS,
         is_secure=True,
     )
@@ -95,6 +110,40 @@ def test_our_clients(cluster: ProcessCluster, topic: str) -> None:
         while not records:
             records = list(consumer.poll(timeout_ms=1000))
         assert [each.value for each in records] == [b"one"]
+
+
+def test_a_rejected_record_of_an_application_has_a_dead_letter(cluster: ProcessCluster) -> None:
+    """A broker writes the letter on another broker, as itself: no rule names the application."""
+    servers, security = cluster.bootstrap_servers, of_app(cluster)
+    one, other = cluster.broker_ids
+    takes_letters = {"errors.deadletterqueue.group.enable": "true"}
+    with administrator(cluster) as admin:
+        admin.create_topics(
+            [
+                NewTopic("work", assignments={0: [one]}),
+                NewTopic("dlq.work", configs=takes_letters, assignments={0: [other]}),
+            ]
+        )
+        group = {
+            "share.auto.offset.reset": "earliest",
+            "errors.deadletterqueue.topic.name": "dlq.work",
+        }
+        admin.alter_configs({ConfigResource.group("work"): group})
+    with Producer(servers, **security) as producer:
+        producer.send("work", b"poison")
+    with ShareConsumer(
+        servers, group_id="work", share_acknowledgement_mode="explicit", **security
+    ) as worker:
+        worker.subscribe(["work"])
+        records = worker.poll(timeout_ms=20_000)
+        assert [each.value for each in records] == [b"poison"]
+        worker.acknowledge(records[0], AcknowledgeType.REJECT)
+        worker.commit()
+    with Consumer(servers, auto_offset_reset="earliest", **security) as consumer:
+        consumer.assign([("dlq.work", 0)])
+        (letter,) = consumer.poll(timeout_ms=20_000)
+    assert letter.value == b"poison"
+    assert dict(letter.headers)["__dlq.errors.group"] == b"work"
 
 
 def test_librdkafka(cluster: ProcessCluster, topic: str) -> None:
