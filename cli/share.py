@@ -38,6 +38,7 @@ from cli.output import (
     print_table,
 )
 from cli.share_consume import consume
+from cli.share_redrive import redrive
 from cli.share_window_table import print_windows
 from stele.admin.offset_reset import Place, Plan, Target, plan
 
@@ -49,10 +50,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandList,
-    help="Take records from share groups; list, describe, reset and delete them.",
+    help=(
+        "Take records from share groups; list, describe, reset and delete them; send dead letters "
+        "back."
+    ),
     no_args_is_help=True,
 )
 app.command("consume")(consume)
+app.command("redrive")(redrive)
 
 STATES = ("Empty", "Stable")
 

@@ -52,6 +52,7 @@ ARGUMENTS = {
     "topic elect": ["t"],
     "share list": [],
     "share describe": ["g"],
+    "share redrive": ["g"],
     "share reset": ["g", "--topic", "t", "--to-latest"],
     "share delete": ["g"],
     "share delete-offsets": ["g", "--topic", "t"],

@@ -4,6 +4,9 @@ also when brokers are killed."""
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -96,12 +99,20 @@ def letter_count(cluster: ProcessCluster, topic: str) -> int:
 
 
 def letters(cluster: ProcessCluster, topic: str) -> list[ConsumerRecord]:
-    with Consumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        places = [(f"dlq.{topic}", number) for number in range(2)]
+    return committed(cluster, f"dlq.{topic}", 2)
+
+
+def committed(cluster: ProcessCluster, topic: str, partitions: int) -> list[ConsumerRecord]:
+    with Consumer(
+        cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        places = [(topic, number) for number in range(partitions)]
         consumer.assign(places)
         ends = consumer.end_offsets(places)
         found: list[ConsumerRecord] = []
-        while len(found) < sum(ends.values()):
+        while any(consumer.position(*each) < end for each, end in ends.items()):
             found += consumer.poll(timeout_ms=1000)
     return found
 
@@ -149,3 +160,30 @@ def test_no_letter_is_lost_or_doubled_when_a_broker_is_killed(
     work(cluster, topic, killed)
     asyncio.run(cluster.restart(killed))
     check(letters(cluster, topic), topic)
+
+
+def test_letters_go_back_once_also_if_their_redrive_is_killed(cluster: ProcessCluster) -> None:
+    topic = "sent-back"
+    filled(cluster, topic)
+    work(cluster, topic)
+
+    def redrive(*options: str) -> subprocess.Popen[bytes]:
+        command = (sys.executable, "-m", "cli", "share", "redrive", topic, *options)
+        servers = ("--bootstrap-server", cluster.bootstrap_servers)
+        return subprocess.Popen((*command, *servers), stdout=subprocess.PIPE)
+
+    def sent_back() -> int:
+        return len(committed(cluster, topic, 3)) - RECORDS
+
+    slow = redrive("--execute", "--rate", "2")
+    until_s = time.monotonic() + PATIENCE_S
+    while not sent_back():
+        assert time.monotonic() < until_s
+        assert slow.poll() is None
+    slow.kill()
+    slow.communicate()
+    assert 0 < sent_back() < RECORDS // 10
+    output, _ = redrive("--execute", "--json").communicate(timeout=PATIENCE_S)
+    assert json.loads(output)["complete"]
+    values = Counter(int(each.value or b"") for each in committed(cluster, topic, 3))
+    assert values == {number: 1 + is_poison(b"%d" % number) for number in range(RECORDS)}

@@ -12,6 +12,7 @@ from stele.config import ClientWorld
 from stele.ids import TopicPartition
 from stele.producer.prepared import PreparedTransactions
 from stele.records import ConsumerRecord
+from stele.redrive.redrive import Redrive, RedrivePlan
 from tests.support.one_node import HOST, OneNode, on_a_node
 from tests.support.worlds import Scenario, gives
 from world.world import World
@@ -54,6 +55,9 @@ class Clients:
 
     def prepared(self, **options: Any) -> PreparedTransactions:
         return PreparedTransactions(BOOTSTRAP, **{**self._options, **options})
+
+    def redrive(self, plan: RedrivePlan, **options: Any) -> Redrive:
+        return Redrive(plan, BOOTSTRAP, **{**self._options, **options})
 
     def admin(self) -> Admin:
         return Admin(BOOTSTRAP, **self._options)
