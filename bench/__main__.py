@@ -30,6 +30,7 @@ BENCHMARKS = (
     "hung",
     "peer",
     "scale",
+    "cores",
     "sim",
     "spark",
     "commits",
