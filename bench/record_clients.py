@@ -186,13 +186,13 @@ class Reader:
         self._available: int = job["available"]
 
     def _measured(
-        self, seconds: float, poll: Callable[[], int], rewind: Callable[[], object]
+        self, seconds: float, poll: Callable[[int], int], rewind: Callable[[], object]
     ) -> Answer:
-        """``poll`` returns how many records it has read."""
+        """``poll`` gets the number of records that are left, and returns how many it has read."""
         found = of_pass = 0
         watch = Watch(seconds)
         while not watch.is_over():
-            of_pass += (count := poll())
+            of_pass += (count := poll(self._available - of_pass))
             found += count
             if of_pass > self._available:
                 raise RuntimeError(f"{of_pass} records were read of {self._available}")
@@ -213,7 +213,7 @@ class OwnReader(Reader):
         with SyncConsumer(self._bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([(self._topic, number) for number in range(self._partitions)])
             poll = {"objects": _objects, "arrow": _arrow, "pandas": _pandas}[self._form]
-            return self._measured(seconds, lambda: poll(consumer), consumer.seek_to_beginning)
+            return self._measured(seconds, lambda _: poll(consumer), consumer.seek_to_beginning)
 
 
 def _objects(consumer: SyncConsumer) -> int:
@@ -241,21 +241,19 @@ class ConfluentReader(Reader):
         self._form: str = job["form"]
 
     async def throughput(self, seconds: float) -> Answer:
-        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
         from confluent_kafka import Consumer as ConfluentConsumer
+        from confluent_kafka import TopicPartition
 
         consumer = ConfluentConsumer(
             {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": "bench",
                 "enable.auto.commit": False,
-                "fetch.wait.max.ms": 100,
+                # Its default is a pause of a second whenever 100,000 messages wait.
+                "fetch.queue.backoff.ms": 5,
             }
         )
-        beginnings = [
-            TopicPartition(self._topic, number, OFFSET_BEGINNING)
-            for number in range(self._partitions)
-        ]
+        beginnings = [TopicPartition(self._topic, number, 0) for number in range(self._partitions)]
 
         def rewind() -> None:
             consumer.assign(beginnings)
@@ -263,8 +261,8 @@ class ConfluentReader(Reader):
         rewind()
         take = {"objects": _values, "arrow": _table, "pandas": _frame}[self._form]
 
-        def poll() -> int:
-            messages = consumer.consume(_POLL_RECORDS, 1.0)
+        def poll(left: int) -> int:
+            messages = consumer.consume(min(_POLL_RECORDS, left), 1.0)  # it waits for so many
             for each in messages:
                 if each.error() is not None:
                     raise RuntimeError(each.error())
