@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Final
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
 from stele.ids import TopicPartition
-from stele.producer.arguments import WAITING
+from stele.producer.arguments import WAITING, NewRecord, new_record
 from stele.producer.idempotence import Entry, Lane
 from stele.producer.outcomes import BatchOutcome, Waiting, settle_all
 from stele.wire.batch import (
     NO_TIMESTAMP,
     BatchBuilder,
-    Header,
     decode,
-    record_size_bound,
     stamp_producer,
 )
 from stele.wire.compression import Compression
 from stele.wire.record import EncodedRecords, OutgoingRecord
+
+_UNENCODED_RECORDS: Final = 500
+"""A batch encodes its records when it has so many, so that no turn of the event loop is long."""
+_ANY_SIZE: Final = 2**62
 
 
 class PendingBatch:
@@ -37,6 +40,8 @@ class PendingBatch:
         "_encoded",
         "_stamped",
         "_timestamps_ms",
+        "_unencoded",
+        "_unencoded_bytes",
         "_waiting",
         "builder",
         "created",
@@ -53,6 +58,10 @@ class PendingBatch:
         self.created = created  # monotonic time; linger and delivery timeout count from it
         self.serial = serial  # rises over all batches of the producer
         self.builder: BatchBuilder | None = BatchBuilder()  # None once it is encoded
+        # Single records that the builder has not yet: together they are encoded at a third of the
+        # cost. Their bounds' sum is at least what they add to the batch.
+        self._unencoded: list[OutgoingRecord] = []
+        self._unencoded_bytes = 0
         self.record_count = 0
         self.memory = 0  # the bytes of buffer.memory that it uses
         self.is_closed = False  # it takes no more records
@@ -66,23 +75,43 @@ class PendingBatch:
 
     @property
     def size_bytes(self) -> int:
-        return self.builder.size_bytes if self.builder is not None else len(self._encoded)
+        if self.builder is None:
+            return len(self._encoded)
+        self._encode_records()
+        return self.builder.size_bytes
 
-    def append(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: Sequence[Header],
-        waiting: Waiting | None,
-    ) -> None:
+    def append(self, record: NewRecord, timestamp_ms: int, limit_bytes: int) -> bool:
+        """Add a record with this time, if the batch stays within ``limit_bytes``. An empty one
+        takes a record of any size."""
         assert self.builder is not None
-        self.builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
+        _, value, key, headers, _, _, waiting, size = record
+        if (
+            self.builder.size_bytes + self._unencoded_bytes + size > limit_bytes
+            and self.record_count
+            and self.size_bytes + size > limit_bytes
+        ):
+            return False
+        self._unencoded.append(("", value, key, headers, timestamp_ms))
+        self._unencoded_bytes += size
         if waiting is not None:
-            self._none_before()
+            if len(self._waiting) != self.record_count:
+                self._none_before()
             self._waiting.append(waiting)
             self._timestamps_ms.append(timestamp_ms)
         self.record_count += 1
+        self.memory += size
+        if len(self._unencoded) >= _UNENCODED_RECORDS:
+            self._encode_records()
+        return True
+
+    def _encode_records(self) -> None:
+        """Give the builder what it has not yet."""
+        if not self._unencoded:
+            return
+        assert self.builder is not None
+        count, _ = self.builder.extend(self._unencoded, 0, _ANY_SIZE, NO_TIMESTAMP)
+        assert count == len(self._unencoded)
+        self._unencoded, self._unencoded_bytes = [], 0
 
     def _none_before(self) -> None:
         """Nobody waits for the latest records."""
@@ -102,6 +131,7 @@ class PendingBatch:
         """Add records. As ``BatchBuilder.extend``. Returns how many. ``are_waited_for``: they are
         of ``NewRecord``."""
         assert self.builder is not None
+        self._encode_records()
         count, bounds = self.builder.extend(records, start, limit_bytes, now_ms)
         if are_waited_for:
             self._none_before()
@@ -126,6 +156,7 @@ class PendingBatch:
         once."""
         stamp = (*entry.identity, entry.sequence)
         if self.builder is not None:
+            self._encode_records()
             self._encoded = self.builder.build(
                 compression,
                 producer_id=stamp[0],
@@ -145,10 +176,11 @@ class PendingBatch:
         first, second = (PendingBatch(self.partition, self.created, serial) for _ in range(2))
         for number, record in enumerate(decode(self._encoded)):
             half = first if number < middle else second
-            headers = list(record.headers)
             waiting = self._waiting[number] if number < len(self._waiting) else None
-            half.append(record.key, record.value, record.timestamp_ms, headers, waiting)
-            half.memory += record_size_bound(record.key, record.value, headers)
+            again = new_record(
+                "", record.value, record.key, record.headers, record.timestamp_ms, None, waiting
+            )
+            half.append(again, record.timestamp_ms, _ANY_SIZE)
         for half in (first, second):
             half.is_closed = True
         second.memory = self.memory - first.memory
@@ -223,6 +255,7 @@ class Accumulator:
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._buffer_memory = config.buffer_memory
+        self.largest_record_bytes = min(config.max_request_size, config.buffer_memory)
         self._next_serial = 0
         self._used_bytes = 0
         self._room_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -240,10 +273,6 @@ class Accumulator:
     def used_bytes(self) -> int:
         return self._used_bytes + self.handed_over_bytes - self.taken_over_bytes
 
-    @property
-    def largest_record_bytes(self) -> int:
-        return min(self._config.max_request_size, self._config.buffer_memory)
-
     def check_size(self, size: int, what: str) -> None:
         """Raises ApiError MESSAGE_TOO_LARGE for a record that can never be sent."""
         limit = self.largest_record_bytes
@@ -259,8 +288,7 @@ class Accumulator:
         return bool(self._room_waiters)
 
     def has_room(self, size: int) -> bool:
-        on_the_way = self.handed_over_bytes - self.taken_over_bytes
-        return self._used_bytes + on_the_way + size <= self._config.buffer_memory
+        return self.used_bytes + size <= self._buffer_memory
 
     def hand_over(self, size: int, *, has_waited: bool) -> bool:
         """From other threads, one at a time: count a record on its way to the loop, if there is
@@ -280,7 +308,10 @@ class Accumulator:
     def must_wait(self, size: int) -> bool:
         """Whether a record has to wait for room. Records that wait already have precedence:
         otherwise small records could keep a large one waiting for ever."""
-        return bool(self._room_waiters) or not self.has_room(size)
+        if self._room_waiters:
+            return True
+        on_the_way = self.handed_over_bytes - self.taken_over_bytes
+        return self._used_bytes + on_the_way + size > self._buffer_memory
 
     @property
     def room_bytes(self) -> int:
@@ -314,32 +345,22 @@ class Accumulator:
     def append(
         self,
         queue: PartitionQueue,
-        key: bytes | None,
-        value: bytes | None,
+        record: NewRecord,
         timestamp_ms: int,
-        headers: Sequence[Header],
-        size: int,
-        now: float,
-        waiting: Waiting | None,
+        monotonic: Callable[[], float],
     ) -> tuple[PendingBatch, bool]:
         """Add a record. Returns its batch, and whether the sender should look at the queue."""
         batches = queue.waiting
         batch = batches[-1] if batches and not batches[-1].is_closed else None
-        news = False
-        if batch is not None and batch.size_bytes + size > queue.batch_size:
+        self._used_bytes += record.size
+        if batch is not None:
+            if batch.append(record, timestamp_ms, queue.batch_size):
+                return batch, False
             batch.is_closed = True
-            batch = None
-            news = True
-        if batch is None:
-            batch = self._new_batch(queue, now)
-            batch.append(key, value, timestamp_ms, headers, waiting)
-            self._add(queue, batch)
-            news = True
-        else:
-            batch.append(key, value, timestamp_ms, headers, waiting)
-        batch.memory += size
-        self._used_bytes += size
-        return batch, news
+        batch = self._new_batch(queue, monotonic())
+        batch.append(record, timestamp_ms, queue.batch_size)
+        self._add(queue, batch)
+        return batch, True
 
     def reserve(self, size: int) -> None:
         """Count the memory of records that are put into batches next."""

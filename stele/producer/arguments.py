@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, SupportsIndex, cast
 
 from stele.errors import ApiError, ConfigError, ErrorCode
@@ -25,7 +25,8 @@ class NewRecord(NamedTuple):
     topic: str
     value: bytes | None
     key: bytes | None
-    headers: list[Header]
+    headers: Sequence[Header]
+    """A tuple or a list."""
     timestamp_ms: int | None
     partition: int | None
     waiting: Waiting | None
@@ -59,10 +60,10 @@ def new_record(
     if partition is not None and type(partition) is not int:
         partition = whole_number(partition, "partition")
     if headers:
-        header_list = headers_of(headers)
+        header_list: Sequence[Header] = headers_of(headers)
         size = record_size_bound(key, value, header_list)
     else:  # as most records: the same sum without a call
-        header_list = []
+        header_list = ()
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     made: NewRecord = _make(
         NewRecord, (topic, value, key, header_list, timestamp_ms, partition, waiting, size)

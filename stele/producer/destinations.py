@@ -29,7 +29,7 @@ class Destinations:
     def __init__(self, config: ProducerConfig, view: ClusterView) -> None:
         self._config = config
         self._view = view
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._queues: dict[str, dict[int, PartitionQueue]] = {}  # by topic and partition
         self._sticky: dict[str, StickyPartitioner] = {}
 
     def of_hash(self, topic: str, key_hash: int) -> int | None:
@@ -40,26 +40,30 @@ class Destinations:
         return partition_of_hash(key_hash, len(view.partitions))
 
     def queue_for(
-        self, topic: str, key: bytes | None, partition: int | None, size: int
+        self,
+        topic: str,
+        view: KnownTopic | None,
+        key: bytes | None,
+        partition: int | None,
+        size: int,
     ) -> PartitionQueue:
         """The queue of a partition, or of the one that is chosen for the key."""
-        view = self._view.topic(topic)
         if view is None or not view.partitions:
             raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
         if partition is None:
-            partition = self._choose(view, key, size)
+            if key is not None:
+                partition = remembered_partition_of(key, len(view.partitions))
+            else:
+                available = view.available or sorted(view.partitions)
+                partition = self._sticky_of(view).choose(available, size)
         elif partition not in view.partitions:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}",
             )
-        name = TopicPartition(topic, partition)
-        return self._queues.get(name) or self._new_queue(name)
-
-    def _choose(self, view: KnownTopic, key: bytes | None, size: int) -> int:
-        if key is not None:
-            return remembered_partition_of(key, len(view.partitions))
-        return self._sticky_of(view).choose(view.available or sorted(view.partitions), size)
+        queues = self._queues.get(topic)
+        queue = None if queues is None else queues.get(partition)
+        return queue or self._new_queue(TopicPartition(topic, partition))
 
     def _sticky_of(self, view: KnownTopic) -> StickyPartitioner:
         sticky = self._sticky.get(view.name)
@@ -108,7 +112,7 @@ class Destinations:
         buffer.reserve(run.size)
         news = False
         for partition, group in run.by_partition.items():
-            queue = self.queue_for(topic, None, partition, 0)
+            queue = self.queue_for(topic, view, None, partition, 0)
             may_stick = bool(run.keyless_size) and partition == keyless_partition
             news |= buffer.append_run(
                 queue, group, now_ms, now, may_stick=may_stick, are_waited_for=are_waited_for
@@ -119,7 +123,7 @@ class Destinations:
         lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)
         retry = PartitionRetry(name, self._view)
         queue = PartitionQueue(name, lane, retry, self._config.batch_size)
-        self._queues[name] = queue
+        self._queues.setdefault(name.topic, {})[name.partition] = queue
         return queue
 
     def on_drained(self, batch: PendingBatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from stele.cluster.view import ClusterView
+from stele.cluster.view import ClusterView, KnownTopic
 from stele.errors import TransactionAbortedError
 from stele.producer.accumulator import Accumulator
 from stele.producer.admission import Admission
@@ -46,6 +46,7 @@ class Intake:
         check: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
+        self._view = view
         self._clock = view.world.clock
         self._accumulator = accumulator
         self._destinations = destinations
@@ -64,30 +65,59 @@ class Intake:
         partition: int | None,
     ) -> None:
         """Accept a record as soon as its topic is known and there is room for it."""
-        transaction = self._check()
+        record = self.take_or_return(waiting, topic, value, key, headers, timestamp_ms, partition)
+        if record is not None:
+            await self.wait_and_take(record)
+
+    def take_or_return(
+        self,
+        waiting: Waiting | None,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: HeadersArgument,
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> NewRecord | None:
+        """Accept a record, or return it if it has to wait: ``wait_and_take`` does. Most records do
+        not, and a coroutine for each would cost as much as its batch."""
+        self._check()
         record = new_record(topic, value, key, headers, timestamp_ms, partition, waiting)
-        self._accumulator.check_size(record.size, "a record")
+        size = record.size
+        accumulator = self._accumulator
+        if size > accumulator.largest_record_bytes:
+            accumulator.check_size(size, "a record")
+        known = self._view.topic(topic)
+        if known is None or accumulator.must_wait(size) or _has_long_key(record):
+            return record
+        self._put(record, known)
+        return None
+
+    async def wait_and_take(self, record: NewRecord) -> None:
+        """Accept a record as soon as its topic is known, its key is hashed and there is room."""
+        transaction = self._check()
         key_hash = None
-        if record.key is not None and partition is None and len(record.key) > LONG_KEY_BYTES:
+        if record.key is not None and _has_long_key(record):
             key_hash = await murmur2_in_turns(record.key)
-        await self._admission.wait(topic, record.size)
+        await self._admission.wait(record.topic, record.size)
         if transaction != self._check():
             raise TransactionAbortedError("the transaction ended while the record waited for room")
         if key_hash is not None:
-            record = record._replace(partition=self._destinations.of_hash(topic, key_hash))
+            partition = self._destinations.of_hash(record.topic, key_hash)
+            record = record._replace(partition=partition)
         self.take(record)
 
     def take(self, record: NewRecord) -> None:
         """Put a record into a batch. There is room for it. Raises TopicUnknownError."""
         self._check()
-        topic, value, key, headers, timestamp_ms, partition, waiting, size = record
-        queue = self._destinations.queue_for(topic, key, partition, size)
+        self._put(record, self._view.topic(record.topic))
+
+    def _put(self, record: NewRecord, known: KnownTopic | None) -> None:
+        topic, _, key, _, timestamp_ms, partition, _, size = record
+        queue = self._destinations.queue_for(topic, known, key, partition, size)
         if timestamp_ms is None:
             timestamp_ms = self._clock.time_ms()
-        now = self._clock.monotonic()
-        batch, news = self._accumulator.append(
-            queue, key, value, timestamp_ms, headers, size, now, waiting
-        )
+        batch, news = self._accumulator.append(queue, record, timestamp_ms, self._clock.monotonic)
         if partition is None and key is None:
             batch.is_sticky = True
         if news:
@@ -161,6 +191,13 @@ class Intake:
         await self._admission.wait(topic, size)
         if transaction != self._check():
             raise TransactionAbortedError("the transaction ended while the records waited for room")
-        queue = self._destinations.queue_for(topic, None, partition, size)
+        known = self._view.topic(topic)
+        queue = self._destinations.queue_for(topic, known, None, partition, size)
         self._accumulator.append_encoded(queue, records, size, self._clock.monotonic())
         self._wake()
+
+
+def _has_long_key(record: NewRecord) -> bool:
+    """Whether the key has to be hashed in turns."""
+    key = record.key
+    return key is not None and len(key) > LONG_KEY_BYTES and record.partition is None

@@ -151,7 +151,10 @@ class Producer:
         >>> print((await delivery).offset)
         """
         future: Delivery = asyncio.get_running_loop().create_future()
-        await self._intake.send(future, topic, value, key, headers, timestamp_ms, partition)
+        intake = self._intake
+        record = intake.take_or_return(future, topic, value, key, headers, timestamp_ms, partition)
+        if record is not None:
+            await intake.wait_and_take(record)
         return future
 
     async def send_into(
@@ -258,7 +261,8 @@ class Producer:
         """The number of the open transaction, to which records are added. Raises an error if the
         producer is closed or no transaction is open.
         """
-        self._check_open()
+        if self._closed or self._fatal is not None:
+            self._check_open()
         if self._transactional is None:
             return 0
         self._transactional.machine.check_may_send()
