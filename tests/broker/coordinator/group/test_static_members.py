@@ -217,6 +217,23 @@ def test_a_rebalance_that_nobody_joins_waits_for_somebody() -> None:
     assert told(came, JoinAnswer).generation == 2
 
 
+def test_the_join_time_begins_with_the_first_member_that_joins() -> None:
+    """And not when a member leaves that nobody waits for."""
+    bench = GroupBench()
+    static(bench, "i", "j", "k", "l")
+    for instance in ("i", "j", "k", "l"):  # restarted, with another rebalance timeout
+        assert told(bench.join(instance=instance, rebalance_ms=500), JoinAnswer).generation == 1
+    assert bench.left(LeavingMember("", "k")) == (ErrorCode.NONE,)
+    bench.pass_time(600)  # nobody has joined in time
+    assert bench.left(LeavingMember("", "j")) == (ErrorCode.NONE,)
+    bench.pass_time(200)
+    came = bench.join(instance="i", rebalance_ms=500)
+    bench.pass_time(499)
+    assert came.told == []
+    bench.pass_time(1)
+    assert told(came, JoinAnswer).generation == 2
+
+
 def test_the_log_names_the_member_that_leaves(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench = GroupBench()
