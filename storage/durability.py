@@ -20,7 +20,6 @@ class Durability:
         "_dirty",
         "_disk",
         "_founding",
-        "_is_held",
         "_on_dirty",
         "_on_unflushed",
         "_requirements",
@@ -28,6 +27,7 @@ class Durability:
         "_unsynced_paths",
         "durable_offset",
         "generation",
+        "is_held",
         "synced_offset",
     )
 
@@ -56,12 +56,14 @@ class Durability:
         self._unsynced_paths: dict[str, int] = {}
         self._requirements = 0  # the number of calls of ``require`` so far
         self._founding = 0  # the requirement of ``found`` that is not met yet; 0: none
-        self._is_held = False  # nothing more may be acknowledged, whatever is on disk
+        self.is_held = False
+        """Whether a restart may go on with the log whose place this one has taken. Then nothing
+        more may be acknowledged, whatever is on disk. Only this class changes it."""
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
         """``records`` more records were written, and the log now ends at ``end_offset``."""
-        if config.strict_flush or self._founding or self._is_held:
+        if config.strict_flush or self._founding or self.is_held:
             if not self._dirty:
                 self.mark_dirty()
             return
@@ -108,35 +110,34 @@ class Durability:
         """A group of the group commit begins. The ticket has the paths that it must sync."""
         self._dirty = False
         self._unflushed_records = 0
-        for path in list(self._unsynced_paths):
-            if not self._disk.exists(path):  # retention has deleted it
-                del self._unsynced_paths[path]
-        paths = dict.fromkeys((active_path, *self._unsynced_paths))
+        paths: tuple[str, ...] = (active_path,)
+        if self._unsynced_paths:
+            for path in list(self._unsynced_paths):
+                if not self._disk.exists(path):  # retention has deleted it
+                    del self._unsynced_paths[path]
+            paths = tuple(dict.fromkeys((active_path, *self._unsynced_paths)))
         records = end_offset - self.synced_offset
-        return SyncTicket(tuple(paths), end_offset, self.generation, self._requirements, records)
+        return SyncTicket(paths, end_offset, self.generation, self._requirements, records)
 
     def finish(self, ticket: SyncTicket) -> bool:
         """The group is on disk. Returns whether ``durable_offset`` has risen. If the log was
         truncated since the group began, the offsets of the ticket no longer mean anything."""
         if ticket.generation != self.generation:
             return False
-        for path in ticket.paths:
-            # A path that was required again since then has changed again, for example by a second
-            # roll during the sync.
-            if self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements:
-                self._unsynced_paths.pop(path, None)
+        if self._unsynced_paths:
+            for path in ticket.paths:
+                # A path that was required again since then has changed again, for example by a
+                # second roll during the sync.
+                if self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements:
+                    self._unsynced_paths.pop(path, None)
         if self._founding <= ticket.requirements:
             self._founding = 0
-        self.synced_offset = max(self.synced_offset, ticket.end_offset)
+        if ticket.end_offset > self.synced_offset:
+            self.synced_offset = ticket.end_offset
         return self._catch_up()
 
-    @property
-    def is_held(self) -> bool:
-        """Whether a restart may go on with the log whose place this one has taken."""
-        return self._is_held
-
     def _catch_up(self) -> bool:
-        if self._is_held or self.synced_offset <= self.durable_offset:
+        if self.is_held or self.synced_offset <= self.durable_offset:
             return False
         self.durable_offset = self.synced_offset
         return True
@@ -149,12 +150,12 @@ class Durability:
         ``release``: bytes on disk here count only when this log does. Syncs under way no longer
         count."""
         self.durable_offset, self.generation = durable_offset, generation
-        self._is_held = True
+        self.is_held = True
         self.mark_dirty()
 
     def release(self) -> bool:
         """The log counts. Returns whether ``durable_offset`` has risen."""
-        self._is_held = False
+        self.is_held = False
         return self._catch_up()
 
     # ----------------------------------------------------------------------------- a cut
@@ -172,5 +173,5 @@ class Durability:
         self._unsynced_paths.clear()
         self._founding = 0
         self.synced_offset = end_offset
-        self.durable_offset = min(self.durable_offset, end_offset) if self._is_held else end_offset
+        self.durable_offset = min(self.durable_offset, end_offset) if self.is_held else end_offset
         self._unflushed_records = 0

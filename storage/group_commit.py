@@ -127,6 +127,7 @@ class GroupCommit:
         self._is_patient = False  # a second group is about to begin, unless the first one ends
         self._waiting: dict[_Waiter, None] = {}  # in the order of their coming
         self._closing: list[asyncio.Future[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # None until it is needed and runs
         self.failure: OSError | None = None
         self.groups = 0  # groups that have reached the disk
 
@@ -142,8 +143,8 @@ class GroupCommit:
     def remove(self, member: Member) -> None:
         """``member`` is about to be deleted and needs no more syncs."""
         self._order.remove(member)
-        if self._waiting and _loop_runs():  # perhaps for nothing else
-            asyncio.get_running_loop().call_soon(self._tell_synced)
+        if self._waiting and (loop := self._running_loop()) is not None:  # perhaps for nothing else
+            loop.call_soon(self._tell_synced)
 
     def start(self) -> None:
         """Begin with the members added so far, now that there is a running event loop."""
@@ -151,16 +152,29 @@ class GroupCommit:
 
     def _kick(self) -> None:
         """Some log may wait for a group."""
-        if self._is_due or not self._order.ready or not _loop_runs():
+        if self._is_due or not self._order.ready:
+            return
+        loop = self._loop or self._running_loop()
+        if loop is None:
             return
         # A group begins after the events at hand, since their writes can share it.
         if self._first is None:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._begin_first)
+            loop.call_soon(self._begin_first)
         elif self._beside is None and not self._is_patient:
             self._is_patient = True
             left_s = self._first.began_s + PATIENCE_S - self._clock.monotonic()
-            asyncio.get_running_loop().call_later(max(left_s, 0.0), self._begin_beside)
+            loop.call_later(max(left_s, 0.0), self._begin_beside)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that all groups end in. It is held, because asyncio looks for it with a call of
+        the kernel."""
+        if self._loop is None:
+            try:
+                self._loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return None
+        return self._loop
 
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""
@@ -211,15 +225,20 @@ class GroupCommit:
         self._unfinished += 1
         try:
             tickets = self._tickets(members)
+            paths: Sequence[str]
+            if len(tickets) == 1:  # like most groups; a ticket names each path once
+                paths = tickets[0][1].paths
+            else:
+                tickets.sort(key=_records)
+                paths = list(dict.fromkeys(path for _, ticket in tickets for path in ticket.paths))
             group = _Group(deque(tickets), self._clock.monotonic(), is_beside)
-            paths = _paths(tickets)
             syncing = asyncio.ensure_future(self._disk.sync(paths)) if paths else None
         except Exception as error:
             self._unfinished -= 1
             self._fail(OSError(errno.EIO, f"a sync did not begin: {error!r}"))
             raise
         if syncing is None:
-            self._finish(group)
+            self._finish(group, group.began_s)
             return
         if is_beside:
             self._beside = group
@@ -243,13 +262,12 @@ class GroupCommit:
             except Exception as error:
                 self._order.release(member)
                 member.fail(error)
-        if len(tickets) > 1:
-            tickets.sort(key=_records)
         return tickets
 
     def _end(self, group: _Group, synced: asyncio.Future[None]) -> None:
         """The sync of a group has ended."""
-        took_s = self._clock.monotonic() - group.began_s
+        now_s = self._clock.monotonic()
+        took_s = now_s - group.began_s
         if group.is_beside:
             self._beside = None
         else:
@@ -263,7 +281,7 @@ class GroupCommit:
             self._fail(error)
         else:  # the writes of this group may never be on disk
             self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"))
-        self._finish(group)
+        self._finish(group, now_s)
         if not self._order.ready:
             return
         if group.is_beside or self._is_due:
@@ -271,10 +289,10 @@ class GroupCommit:
         else:
             self._begin_first()
 
-    def _finish(self, group: _Group) -> None:
-        """Tell the logs of a group that is on disk, one slice at a time."""
+    def _finish(self, group: _Group, began_s: float) -> None:
+        """Tell the logs of a group that is on disk, one slice at a time. This slice began at
+        ``began_s``."""
         told = 0
-        began_s = self._clock.monotonic() if len(group.tickets) > 1 else 0.0
         while group.tickets and self.failure is None:
             if told and (told == SLICE_MEMBERS or self._clock.monotonic() - began_s >= SLICE_S):
                 asyncio.get_running_loop().call_soon(self._go_on, group)
@@ -295,7 +313,7 @@ class GroupCommit:
             self._rest()
 
     def _go_on(self, group: _Group) -> None:
-        self._finish(group)
+        self._finish(group, self._clock.monotonic())
         self._kick()
 
     def _tell_synced(self) -> None:
@@ -347,13 +365,6 @@ class GroupCommit:
             await self._closing[-1]
 
 
-def _paths(tickets: Sequence[tuple[Member, SyncTicket]]) -> list[str]:
-    """What a group syncs. Most groups are of one log, whose ticket names each path once."""
-    if len(tickets) == 1:
-        return list(tickets[0][1].paths)
-    return list(dict.fromkeys(path for _, ticket in tickets for path in ticket.paths))
-
-
 def _unsynced_bytes(member: Member) -> int:
     try:
         return member.unsynced_bytes
@@ -384,11 +395,3 @@ def _tell(waiter: asyncio.Future[None], error: StorageError | None) -> None:
 
 def _ignore_time(seconds: float) -> None:
     """Measures nothing."""
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
@@ -101,7 +102,7 @@ class PartitionLog:
             directory, self.segments.close, lambda error: told.failed(self, error)
         )
         self.durability = Durability(
-            disk, self.end_offset, lambda: told.dirty(self), lambda: told.unflushed(self)
+            disk, self.end_offset, partial(told.dirty, self), partial(told.unflushed, self)
         )
         self.transactions = LogTransactions(self, disk, recovered.producers.undecided)
         self.producer_files = ProducerFiles(disk, directory, recovered.producers.replayed)
@@ -252,7 +253,7 @@ class PartitionLog:
     def finish_sync(self, ticket: SyncTicket) -> None:
         """The group is on disk. If the log was truncated since ``begin_sync``, the ticket's offsets
         are ignored."""
-        if self.offline is not None:
+        if self.availability.offline is not None:
             return
         if self.durability.finish(ticket) and self.on_durable is not None:
             self.on_durable(self)
