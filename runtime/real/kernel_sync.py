@@ -17,9 +17,9 @@ import stat
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from runtime.real.named_files import NamedFiles
+from runtime.real.named_files import NamedFile, NamedFiles
 from world.disk import SyncFailedError
 
 CAPACITY: Final = 128
@@ -44,13 +44,6 @@ _FLAG_RESFD: Final = 1
 _NONE: Final = ctypes.c_long(0)
 _ALL: Final = ctypes.c_long(CAPACITY)
 _REFUSALS: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
-
-
-class _Target(NamedTuple):
-    handle: int
-    kind: int
-    path: str
-    is_named: bool  # the path still names the file of this handle
 
 
 class UnsupportedError(Exception):
@@ -121,70 +114,61 @@ class KernelSync:
             loop.add_reader(self._event_fd, self._on_events)
         elif loop is not self._loop:
             raise RuntimeError("syncs under way belong to another event loop")
-        group = _Group(loop.create_future(), 0)
-        targets: list[_Target] = []
+        syncs: list[tuple[str, NamedFile | None]] = []
         opened: list[int] = []
         try:
             for path in paths:
-                handle = self._names.handle(path)
-                if handle >= 0:
-                    targets.append(_Target(handle, _FDSYNC, path, is_named=True))
-                    continue
-                try:
-                    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                except FileNotFoundError:
-                    continue
-                opened.append(handle)
-                status = os.fstat(handle)
-                self._names.seen(path, status)
-                if (named := self._names.handle(path)) >= 0:
-                    targets.append(_Target(named, _FDSYNC, path, is_named=True))
-                    continue
-                kind = _FSYNC if stat.S_ISDIR(status.st_mode) else _FDSYNC
-                targets.append(_Target(handle, kind, path, is_named=False))
-            if targets:
-                self._begin(group, targets)
+                file, kind = self._names.file(path), _FDSYNC
+                if file is None:
+                    try:
+                        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    except FileNotFoundError:
+                        continue
+                    opened.append(handle)
+                    status = os.fstat(handle)
+                    self._names.seen(path, status)
+                    file = self._names.file(path)
+                    if stat.S_ISDIR(status.st_mode):
+                        kind = _FSYNC
+                if file is not None:
+                    handle = file.handle
+                self._put(len(syncs), kind, handle)
+                syncs.append((path, file))
+            group = _Group(loop.create_future(), 0)
+            if syncs:
+                self._begin(group, syncs)
             else:
                 group.done.set_result(None)
+            return group.done
         finally:
             for handle in opened:  # the kernel has a reference of its own
                 os.close(handle)
-        return group.done
 
-    def _begin(self, group: _Group, targets: Sequence[_Target]) -> None:
+    def _put(self, place: int, kind: int, handle: int) -> None:
+        """The request at this place of the next call."""
+        number = self._next_number + place
+        request = (number, 0, kind, 0, handle, 0, 0, 0, 0, _FLAG_RESFD, self._event_fd)
+        _IOCB.pack_into(self._blocks, place * _IOCB.size, *request)
+
+    def _begin(self, group: _Group, syncs: Sequence[tuple[str, NamedFile | None]]) -> None:
+        """Begin the syncs of these paths, each with the open file that has its handle."""
         first = self._next_number
-        self._next_number += len(targets)
-        for place, target in enumerate(targets):
-            handle = target.handle
-            block = (
-                first + place,
-                0,
-                target.kind,
-                0,
-                handle,
-                0,
-                0,
-                0,
-                0,
-                _FLAG_RESFD,
-                self._event_fd,
-            )
-            _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
-        count = ctypes.c_long(len(targets))
+        self._next_number += len(syncs)
+        count = ctypes.c_long(len(syncs))
         begun = self._syscall(self._submit, self._context, count, self._pointers)
         if begun <= 0:
             code = ctypes.get_errno() if begun < 0 else errno.EAGAIN
             if code in _REFUSALS:
                 raise UnsupportedError(f"io_submit: {os.strerror(code)}")
             raise OSError(code, f"io_submit: {os.strerror(code)}")
-        self.has_begun_whole = begun == len(targets)
-        if begun < len(targets):  # set when the begun syncs have ended
-            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(targets)}")
+        self.has_begun_whole = begun == len(syncs)
+        if begun < len(syncs):  # set when the begun syncs have ended
+            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(syncs)}")
         group.open = begun
-        for place, target in enumerate(targets[:begun]):
-            self._under_way[first + place] = group, target.path
-            if target.is_named:
-                self._names.syncing(target.path)
+        for number, (path, file) in enumerate(syncs[:begun], first):
+            self._under_way[number] = group, path
+            if file is not None:
+                file.sync_began()
 
     def _on_events(self) -> None:
         try:

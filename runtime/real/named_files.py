@@ -23,7 +23,8 @@ class NamedFile(Protocol):
     """The count of ``NamedFiles.changed`` at which ``path`` last named it."""
 
     def sync_began(self) -> None:
-        """A sync by the handle has begun."""
+        """A sync by the handle has begun. The kernel holds the open file until it ends, and tells
+        it every error so far."""
         ...
 
 
@@ -63,17 +64,12 @@ class NamedFiles:
         """Some path may name another file than before."""
         self._changes += 1
 
-    def handle(self, path: str) -> int:
-        """The handle of the open file that ``path`` names; negative if none is known."""
+    def file(self, path: str) -> NamedFile | None:
+        """The open file that ``path`` names, with its handle; None if none is known."""
         file = self._files.get(path)
-        if file is None or file.confirmed != self._changes:
-            return -1
-        return file.handle
-
-    def syncing(self, path: str) -> None:
-        """A sync by the handle that ``handle`` returned has begun. The kernel holds the open file
-        until it ends, and tells it every error so far."""
-        self._files[path].sync_began()
+        if file is None or file.confirmed != self._changes or file.handle < 0:
+            return None
+        return file
 
     def seen(self, path: str, status: os.stat_result) -> None:
         """``path`` names the file with this status."""

@@ -38,7 +38,7 @@ class Names(RuleBasedStateMachine):
     def open(self, place: tuple[str, str]) -> None:
         file = self.disk.open(self.path(place), create=True)
         self.files.append(file)
-        assert self.names.handle(file.path) == file.handle
+        assert self.names.file(file.path) is file
 
     @rule(number=st.integers(0, 9))
     def close(self, number: int) -> None:
@@ -87,9 +87,9 @@ class Names(RuleBasedStateMachine):
         for directory in DIRECTORIES:
             for name in NAMES:
                 path = self.path((directory, name))
-                handle = self.names.handle(path)
-                if handle >= 0:
-                    assert os.fstat(handle).st_ino == os.stat(path).st_ino
+                file = self.names.file(path)
+                if file is not None:
+                    assert os.fstat(file.handle).st_ino == os.stat(path).st_ino
 
     def teardown(self) -> None:
         for file in self.files:
@@ -108,9 +108,9 @@ def test_a_closed_file_is_no_more_known_and_a_newer_one_stays(tmp_path: Path) ->
     path = str(tmp_path / "f")
     older, newer = disk.open(path, create=True), disk.open(path)
     older.close()
-    assert names.handle(path) == newer.handle
+    assert names.file(path) is newer
     newer.close()
-    assert (names.handle(path), len(names)) == (-1, 0)
+    assert (names.file(path), len(names)) == (None, 0)
     disk.close()
 
 
@@ -119,7 +119,7 @@ def test_a_removed_file_has_no_path(tmp_path: Path) -> None:
     path = str(tmp_path / "f")
     file = disk.open(path, create=True)
     disk.remove(path)
-    assert disk.names.handle(path) == -1
+    assert disk.names.file(path) is None
     file.close()
     disk.close()
 
@@ -130,9 +130,9 @@ def test_after_a_change_a_file_counts_when_it_was_seen_again(tmp_path: Path) -> 
     path = str(tmp_path / "f")
     file = disk.open(path, create=True)
     disk.rename(disk.open(str(tmp_path / "g"), create=True).path, str(tmp_path / "h"))
-    assert names.handle(path) == -1
+    assert names.file(path) is None
     names.seen(path, os.stat(tmp_path / "h"))
-    assert names.handle(path) == -1
+    assert names.file(path) is None
     names.seen(path, os.stat(path))
-    assert names.handle(path) == file.handle
+    assert names.file(path) is file
     disk.close()
