@@ -216,9 +216,8 @@ class PartitionView:
         """
         if current_leader_epoch < 0:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-        error = self.fence(current_leader_epoch)
-        if error is not ErrorCode.NONE:
-            return error
+        if current_leader_epoch != self._state.leader_epoch or self.role is not Role.LEADER:
+            return self.fence(current_leader_epoch)
         if broker_id not in self._followers:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if broker_epoch == status.epoch else ErrorCode.STALE_BROKER_EPOCH

@@ -69,7 +69,8 @@ class FetchRequests:
         waiting.is_open = True
         if not waiting.is_follower:
             waiting.max_bytes = min(waiting.max_bytes, self._consumer_max_bytes)
-        waiting.min_bytes = min(waiting.min_bytes, waiting.max_bytes)  # never more than may come
+        if waiting.min_bytes > waiting.max_bytes:
+            waiting.min_bytes = waiting.max_bytes  # more can never come
         if waiting.is_follower:
             # A follower sends another behind a waiting one when it has something new to say. In a
             # session it was answered before what is new was taken up.

@@ -114,11 +114,7 @@ class FetchReader:
             nearby = fetch.nearby
             if nearby and machine.preferred_replica(entry.fetch_offset, nearby) >= 0:
                 return None
-            if (
-                entry.last_fetched_epoch >= 0
-                and machine.knows_history(entry.fetch_offset)
-                and _divergence(log, entry) is not None
-            ):
+            if entry.last_fetched_epoch >= 0 and _divergence(machine, log, entry) is not None:
                 return None
             limit = machine.readable_end(entry.fetch_offset, read_committed=fetch.read_committed)
             return log.readable_bytes(entry.fetch_offset, limit)
@@ -204,8 +200,8 @@ class FetchReader:
         machine, log = replica.machine, replica.log
         result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=machine.start_offset)
         try:
-            if entry.last_fetched_epoch >= 0 and machine.knows_history(entry.fetch_offset):
-                result.diverging = _divergence(log, entry)
+            if entry.last_fetched_epoch >= 0:
+                result.diverging = _divergence(machine, log, entry)
             if result.diverging is None:
                 self._read_agreed(reading, replica, entry, result)
         except ApiError as refused:
@@ -223,7 +219,8 @@ class FetchReader:
         if replica.traced is not None and fetch.is_follower:
             result.traced = traced_from(replica, entry.fetch_offset)
         result.high_watermark = machine.high_watermark
-        result.last_stable_offset = machine.last_stable_offset
+        if not fetch.is_follower:
+            result.last_stable_offset = machine.last_stable_offset
         return result
 
     def _read_agreed(
@@ -238,8 +235,8 @@ class FetchReader:
             read_committed=fetch.read_committed,
         )
         if fetch.is_follower:
-            if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch:
-                _check_history(machine, entry, fetch)
+            if 0 <= entry.last_fetched_epoch < log.epochs.latest_epoch:
+                _check_history(machine, log, entry, fetch)
             if entry.fetch_offset < log.dropped_end:
                 _check_tombstones(machine, log, entry, fetch, result)
         if reading.now_ms is not None:
@@ -249,26 +246,15 @@ class FetchReader:
             nearer = machine.preferred_replica(entry.fetch_offset, fetch.nearby)
             result.preferred_replica = nearer
             reading.urgent = reading.urgent or nearer >= 0
-        if result.preferred_replica < 0:
-            self._read_below(limit, reading, replica, entry, result)
-
-    def _read_below(
-        self,
-        limit_offset: int,
-        reading: Reading,
-        replica: Replica,
-        entry: FetchEntry,
-        result: FetchResult,
-    ) -> None:
-        """The records up to the limit. A consumer that has waited in vain for there to be any is
-        refused by a leader without a lease."""
-        fetch = reading.fetch
-        if entry.fetch_offset < limit_offset:
-            self._read_log(reading, replica, entry, limit_offset, result)
+            if nearer >= 0:
+                return
+        if entry.fetch_offset < limit:
+            self._read_log(reading, replica, entry, limit, result)
         elif (
+            # A consumer that has waited in vain is refused by a leader without a lease.
             fetch.is_expired
             and not fetch.is_follower
-            and replica.machine.is_leader
+            and machine.is_leader
             and not self._lease_valid()
         ):
             result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -357,18 +343,21 @@ class FetchReader:
                 reading.throttled_bytes += size
 
 
-def _check_history(machine: PartitionMachine, entry: FetchEntry, fetch: WaitingFetch) -> None:
-    """For a follower that ends at this log's start in an epoch that has no batch left here. Raises
-    ApiError OFFSET_OUT_OF_RANGE unless the follower may lead. Nothing shows whether its records
-    were committed. So it deletes them and begins anew at the start. Otherwise, after a crash that
-    forgets its own start, it could show records that were never committed.
+def _check_history(
+    machine: PartitionMachine, log: PartitionLog, entry: FetchEntry, fetch: WaitingFetch
+) -> None:
+    """For a follower whose last epoch is earlier than this log's. Raises ApiError
+    OFFSET_OUT_OF_RANGE if it ends at this log's start in an epoch that has no batch left here,
+    unless it may lead. Nothing shows whether its records were committed. So it deletes them and
+    begins anew at the start. Otherwise, after a crash that forgets its own start, it could show
+    records that were never committed.
 
     The records of a replica that may lead are committed, since a log begins at most at its high
     watermark. So it keeps them, and with them the producers that only they know. Example: a leader
     of epoch 5 has written nothing yet, and retention deletes all records. Every replica in sync
     ends at its start in epoch 4.
     """
-    if not machine.may_lead(fetch.replica_id):
+    if entry.last_fetched_epoch < log.epochs.start_epoch and not machine.may_lead(fetch.replica_id):
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{entry.id}: nothing is left of epoch {entry.last_fetched_epoch}",
@@ -399,13 +388,15 @@ def _check_tombstones(
         )
 
 
-def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
+def _divergence(machine: PartitionMachine, log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
     """The divergence of the history of a reader that names its last epoch from this log's
-    (KIP-595); None: it agrees.
+    (KIP-595); None: it agrees, or this log cannot show whether it does.
 
     Raises ApiError OFFSET_OUT_OF_RANGE for an epoch that is later than all that this log knows.
     """
     if entry.last_fetched_epoch == log.epochs.latest_epoch and entry.fetch_offset <= log.end_offset:
+        return None
+    if not machine.knows_history(entry.fetch_offset):
         return None
     end = log.end_offset_for_epoch(entry.last_fetched_epoch)
     if end.epoch < 0:

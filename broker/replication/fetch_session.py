@@ -143,7 +143,7 @@ class FetchSession:
         self._looked_after = self._events
         if self.advanced:
             self._stir_advanced(now_ms())
-        return [self.entries[partition] for partition in self.stirred]
+        return list(map(self.entries.__getitem__, self.stirred))
 
     def _stir_advanced(self, now_ms: float) -> None:
         if now_ms - self._told_advances_ms >= ADVANCES_AFTER_MS:

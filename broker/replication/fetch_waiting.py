@@ -30,6 +30,7 @@ class WaitingFetch(ABC):
     request, its place in the lists, and its results so far."""
 
     __slots__ = (
+        "_has_refusals",
         "_items",
         "any_replica",
         "counted",
@@ -42,6 +43,7 @@ class WaitingFetch(ABC):
         "is_follower",
         "is_open",
         "is_queued",
+        "is_refused",
         "max_bytes",
         "max_wait_ms",
         "min_bytes",
@@ -88,6 +90,8 @@ class WaitingFetch(ABC):
         # read.
         self.entries: Sequence[FetchEntry] = ()
         self.session: FetchSession | None = None
+        self._has_refusals = False  # some of the items are results
+        self.is_refused = False  # all of them are
         # Whether it waits for its answer: from its first look until it is answered or withdrawn.
         self.is_open = False
         # The replicas whose lists it stands in.
@@ -119,15 +123,11 @@ class WaitingFetch(ABC):
         self.entries = [item for item in items if isinstance(item, FetchEntry)]
         if len(self.entries) < len(items):
             self.max_wait_ms = 0
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether nothing of it can be read."""
-        return len(self._items) > 0 and not self.entries
+            self._has_refusals, self.is_refused = True, not self.entries
 
     def take(self, results: list[FetchResult]) -> None:
         """``results`` are of the entries, or of the partitions that the session looked at."""
-        if len(results) < len(self._items):
+        if self._has_refusals:
             read = iter(results)
             results = [next(read) if isinstance(item, FetchEntry) else item for item in self._items]
         self.answer(results)

@@ -228,11 +228,11 @@ class PeerFetcher:
 
     def _go_on(self, session: FetcherSession) -> None:
         """Take the answers that are there and send what may be sent."""
-        if self._is_at_work:
+        if self._is_at_work or session.is_over:
             return
         self._is_at_work = True
         try:
-            while not session.is_busy and not session.is_over:
+            while not session.is_busy:
                 if session.in_flight and session.in_flight[0].done():
                     self._take(session, session.in_flight.popleft())
                 elif not self._may_send(session):
@@ -249,8 +249,11 @@ class PeerFetcher:
 
         Returns whether there are any. Anything may have changed when they are durable.
         """
-        news = [self._following[partition] for partition in self._news]
-        unsettled = [following for following in news if not following.is_durable]
+        unsettled = [
+            following
+            for partition in self._news
+            if not (following := self._following[partition]).is_durable
+        ]
         for following in unsettled:
             del self._news[following.replica.id]
         if unsettled:
@@ -425,7 +428,8 @@ class PeerFetcher:
         async def persist() -> None:
             try:
                 await self._write_bounds(moved)
-                self._made_durable(session, written)
+                if not session.is_over:
+                    self._made_durable(session, written)
             except Exception as error:
                 session.fail(error)
 
@@ -446,8 +450,6 @@ class PeerFetcher:
                 self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
 
     def _made_durable(self, session: FetcherSession, written: Sequence[Following]) -> None:
-        if session.is_over:
-            return
         for following in written:
             partition = following.replica.id
             if following.copying is not None:

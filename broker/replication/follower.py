@@ -126,7 +126,9 @@ class Following:
         if replica.state is not ReplicaState.ONLINE:
             return False
         log = replica.log
-        return log.durability.durable_offset == log.end_offset and self._has_durable_dropped_end
+        return log.durability.durable_offset == log.end_offset and (
+            not self._inherited_dropped_end or self._has_durable_dropped_end
+        )
 
     def position(self, max_bytes: int) -> wire.FetchPartition:
         """The entry of a Fetch for this partition. Everything below its offset is durable, and so

@@ -97,6 +97,9 @@ class Replicas:
         self.counters = ReplicaCounters()
         # Replicas of this broker that have no log here, because their directory is not open.
         self.unopened: Container[PartitionId] = ()
+        # What ``status`` has found in the image: every fetch of a follower asks for it.
+        self._statuses: dict[int, BrokerStatus] = {}
+        self._image_of_statuses: MetadataImage | None = None
         # By topic, as long as there is a replica of it.
         self.traffic: WeakValueDictionary[str, TopicTraffic] = WeakValueDictionary()
 
@@ -115,10 +118,18 @@ class Replicas:
 
     def status(self, broker_id: int) -> BrokerStatus:
         """What the metadata says of a broker that wants to replicate."""
-        registration = self.metadata.image.broker(broker_id)
-        if registration is None:
-            return BrokerStatus()
-        return BrokerStatus(registration.broker_epoch, registration.may_join_isr)
+        image = self.metadata.image
+        if image is not self._image_of_statuses:
+            self._image_of_statuses = image
+            self._statuses.clear()
+        status = self._statuses.get(broker_id)
+        if status is None:
+            registration = image.broker(broker_id)
+            if registration is None:  # anybody may name any id, so it is not kept
+                return BrokerStatus()
+            status = BrokerStatus(registration.broker_epoch, registration.may_join_isr)
+            self._statuses[broker_id] = status
+        return status
 
     def registered_epoch(self, broker_id: int) -> int:
         """The epoch of a broker's registration, by the metadata."""
@@ -129,7 +140,8 @@ class Replicas:
 
         def made_durable(_: PartitionLog) -> None:
             effects = replica.machine.made_durable(replica.position, self.now_ms())
-            self.carry_out(replica, effects)
+            if effects:
+                self.carry_out(replica, effects)
 
         def ended(transaction: EndedTransaction) -> None:
             replica.machine.transaction_ended(transaction.first_offset, transaction.marker_offset)

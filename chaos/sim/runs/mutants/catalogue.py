@@ -447,8 +447,8 @@ REPLICATION = [
         "replication: never see that logs diverge",
         "broker/replication/fetch_reader.py",
         "FetchReader._read_entry",
-        "result.diverging = _divergence(log, entry)",
-        "_divergence(log, entry)",
+        "result.diverging = _divergence(machine, log, entry)",
+        "_divergence(machine, log, entry)",
     ),
 ]
 
