@@ -140,7 +140,7 @@ class LogAppends:
         end = run[-1][0] + run[-1][1].size_bytes
         self._change.prepare(end - start)
         try:
-            if len(run) == 1 and markers:
+            if markers and len(run) == 1:
                 first = run[0][1]
                 self._announce(first.producer_id, markers[start], first.base_offset)
             offset = self._write(view[start:end]) - start

@@ -105,7 +105,7 @@ class Segment:
 
     @property
     def index_entries(self) -> int:
-        return len(self._indexes.offsets)
+        return len(self._indexes.offsets.positions)
 
     def index_paths(self) -> list[str]:
         return self._indexes.paths
