@@ -370,7 +370,7 @@ class Broker:
             config=config,
             cluster_id=self._cluster_id,
             clock=world.clock,
-            image=VisibleImage(config.node_id, lambda: self._publisher.image, deposed),
+            image=VisibleImage(config.node_id, self._publisher, deposed),
             wait_until=self._publisher.wait_until,
             replicas=self._replicas,
             sessions=FetchSessions(world.rng),

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER
 from metadata.topics import Topic
+
+
+class Metadata(Protocol):
+    """The one holder of the broker's metadata."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """As published last."""
+        ...
 
 
 class VisibleImage:
@@ -17,16 +27,14 @@ class VisibleImage:
     by now. It does not know which, but it must not send clients to itself for ever.
     """
 
-    def __init__(
-        self, broker_id: int, image: Callable[[], MetadataImage], deposed: Callable[[], bool]
-    ) -> None:
+    def __init__(self, broker_id: int, metadata: Metadata, deposed: Callable[[], bool]) -> None:
         self._broker_id = broker_id
-        self._image = image
+        self._metadata = metadata
         self._deposed = deposed
         self._hidden: tuple[MetadataImage, MetadataImage] | None = None  # the true one, and this
 
     def __call__(self) -> MetadataImage:
-        image = self._image()
+        image = self._metadata.image
         if not self._deposed():
             self._hidden = None
             return image
