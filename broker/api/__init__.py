@@ -197,7 +197,7 @@ class KafkaApis:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._quotas = context.quotas
+        self._quotas = self.timing = context.quotas
         self._now_s = context.clock.monotonic
         served = served_by(context)
         self._served = {int(each.api.key): each for each in served}
@@ -234,10 +234,6 @@ class KafkaApis:
             self._context.telemetry.disconnected(connection)
 
     # ------------------------------------------------------------------ Dispatch
-
-    @property
-    def turn_clock(self) -> Callable[[], float] | None:
-        return self._quotas.turn_clock
 
     def serves(self, api_key: int, api_version: int) -> bool:
         return (api_key, api_version) in self._versions
@@ -349,7 +345,7 @@ class KafkaApis:
             request.withdraw = withdraw
 
     def _begin_task(self, request_context: RequestContext, work: Coroutine[Any, Any, None]) -> None:
-        if (clock := self.turn_clock) is not None:
+        if (clock := self._quotas.turn_clock) is not None:
             work = request_context.connection.loop_share.run_async(clock, work)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None

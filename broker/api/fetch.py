@@ -47,6 +47,7 @@ _ANY_REPLICA_FROM = 11
 """From this version on a consumer may read from a follower, as in Kafka."""
 
 _TOPIC_IDS_FROM = 13
+_TOPIC_ID_BYTES = len(NO_TOPIC_ID)
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -161,10 +162,12 @@ class KafkaFetch(SessionFetch):
                 responses.append(
                     FetchableTopicResponse(
                         topic=topics.name(last),
-                        topic_id=last if len(last) == len(NO_TOPIC_ID) else NO_TOPIC_ID,
+                        topic_id=last if len(last) == _TOPIC_ID_BYTES else NO_TOPIC_ID,
                     )
                 )
-            error = topics.error(result.error)
+            error = result.error
+            if error is not ErrorCode.NONE:
+                error = topics.error(error)
             responses[-1].partitions.append(_partition(result, error, self.read_committed))
             if not count % SLICE_STEPS:
                 yield

@@ -80,6 +80,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         # When the peer last sent, or took what was written: for connections.max.idle.ms.
         self.last_active_s = 0.0  # the loop's time
         self._handlers = handlers
+        self._timing = handlers.timing
         self._logins = logins
         self._on_connect = on_connect
         self._on_close = on_close
@@ -320,7 +321,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """See ``Taker``."""
         self.awaits_turn = self._has_enough = False
         before = self.requests
-        if (clock := self._handlers.turn_clock) is None:
+        if (clock := self._timing.turn_clock) is None:
             self._process_frames()
         else:
             self.loop_share.run(clock, self._process_frames)
@@ -329,13 +330,14 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _process_frames(self) -> None:
         self._is_processing = True
         last = self.requests + self._turns.requests
+        transport = self._transport
         try:
-            while not self.is_closed:
+            while transport is not None and not transport.is_closing():
                 if self._next is not None:
                     if not self._begin_next():
                         break
                     continue
-                if not self._may_take() or self._memory.is_lacking:
+                if not self._may_take() or (self._memory.held_bytes and self._memory.is_lacking):
                     break
                 if self.requests == last and self._reader.has_frame:
                     self._await_turn()
@@ -373,10 +375,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._note_held()
         if self._is_ended:
             return
-        may_take = self._may_take()
-        awaits_memory = may_take and self._memory.is_lacking
-        if awaits_memory or self._memory.awaits:
-            self._memory.wait(awaits_memory)
+        may_take, memory = self._may_take(), self._memory
+        awaits_memory = may_take and memory.held_bytes > 0 and memory.is_lacking
+        if awaits_memory or memory.awaits:
+            memory.wait(awaits_memory)
         may_read = may_take and not awaits_memory and not self._has_enough
         if may_read is self._is_reading:
             return
@@ -448,7 +450,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._process()
 
     def _timed(self, work: Callable[..., None], *arguments: Any) -> None:
-        clock = self._handlers.turn_clock
+        clock = self._timing.turn_clock
         if clock is None:
             work(*arguments)
         else:
@@ -532,7 +534,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._handlers.answered(pending, message)
         if not self.is_closed:
             # The whole turn is measured, so an answer within it is.
-            if self._is_processing or (clock := self._handlers.turn_clock) is None:
+            if self._is_processing or (clock := self._timing.turn_clock) is None:
                 self._send(pending, message)
             else:
                 self.loop_share.run(clock, self._send, pending, message)

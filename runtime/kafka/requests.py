@@ -29,13 +29,21 @@ class AnsweringConnection(Protocol):
         ...
 
 
+class Timing(Protocol):
+    """Whether connections measure what they take of the event loop, at present."""
+
+    @property
+    def turn_clock(self) -> Callable[[], float] | None:
+        """The clock by which they do; None: they need not."""
+        ...
+
+
 class Dispatch(Protocol):
     """The handler of requests: the broker's APIs."""
 
     @property
-    def turn_clock(self) -> Callable[[], float] | None:
-        """The clock by which a connection measures what it takes of the event loop; None: it need
-        not."""
+    def timing(self) -> Timing:
+        """The same for the whole life of a connection."""
         ...
 
     def serves(self, api_key: int, api_version: int) -> bool:

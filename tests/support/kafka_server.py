@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from runtime.kafka.connection import KafkaServerProtocol
-from runtime.kafka.requests import PendingRequest, Queue
+from runtime.kafka.requests import PendingRequest, Queue, Timing
 from stele.wire import kafka
 from stele.wire.kafka.messages import find_coordinator
 
@@ -74,6 +74,10 @@ class Handlers:
         self.turn_clock: Callable[[], float] | None = None
         self.answered_ids: list[int] = []
         self._came = asyncio.Event()
+
+    @property
+    def timing(self) -> Timing:
+        return self
 
     async def wait_for(self, count: int) -> None:
         while len(self.taken) < count:

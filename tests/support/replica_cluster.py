@@ -37,7 +37,7 @@ from runtime.authorization.authorizer import AllowAll
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import from_settings
 from runtime.kafka.connection import KafkaServerProtocol
-from runtime.kafka.requests import PendingRequest, Queue
+from runtime.kafka.requests import PendingRequest, Queue, Timing
 from runtime.metrics.registry import MetricsRegistry
 from stele.addresses import Address
 from stele.errors import ErrorCode
@@ -308,7 +308,13 @@ class _FetchOnly:
         assert isinstance(message, FetchRequest)
         fetch_api.handle(self._context, request_context, message, request.answer)
 
-    turn_clock = None
+    @property
+    def timing(self) -> Timing:
+        return self
+
+    @property
+    def turn_clock(self) -> None:
+        return None
 
     def answered(self, request: PendingRequest, message: kafka.Struct | None) -> None:
         pass

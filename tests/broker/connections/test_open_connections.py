@@ -19,6 +19,7 @@ from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from runtime.authorization.caller import NODE_ITSELF
+from runtime.kafka.requests import Timing
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quota.addresses import AddressQuotas
 from runtime.real.network import RealNetwork
@@ -34,6 +35,10 @@ class _NoApis:
     """Takes no requests: what a client sends, if it is read, closes its connection."""
 
     turn_clock = None
+
+    @property
+    def timing(self) -> Timing:
+        return self
 
     def forget(self, connection: object) -> None:
         pass
