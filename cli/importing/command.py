@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.importing.report import GROUP_COLUMNS, PARTITION_COLUMNS, GroupResult, PartitionResult
+from cli.importing.report import (
+    GROUP_COLUMNS,
+    PARTITION_COLUMNS,
+    SETTING_COLUMNS,
+    GroupResult,
+    PartitionResult,
+)
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json
-from cli.output import CommandError, did_you_mean, key_values, print_json, print_table
+from cli.output import CommandError, did_you_mean, key_values, note, print_json, print_table
 
 if TYPE_CHECKING:
     from cli.importing.group_offsets import GroupOffsets
     from cli.importing.source_log import SourceLog
+    from stele.admin.descriptions import NewTopic
 
 
 def import_command(
@@ -44,6 +51,12 @@ def import_command(
     groups: Annotated[
         bool, typer.Option("--groups/--no-groups", help="Import the offsets of groups, too.")
     ] = True,
+    settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings/--no-settings", help="Give topics that are made their settings in Kafka."
+        ),
+    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the directories, and ask no cluster.")
     ] = False,
@@ -70,30 +83,60 @@ def import_command(
     from cli.importing.target import Target
     from stele.admin.descriptions import NewTopic
 
-    template = NewTopic("", -1, replication_factor, key_values(config or (), "--config"))
+    given = key_values(config or (), "--config")
     with unused(directories):
         logs, committed = _read(directories, topics or [], with_groups=groups)
+        known = _settings_of(directories, logs) if settings else {}
+        wanted = [
+            NewTopic(name, len(each), replication_factor, {**known.get(name, {}), **given})
+            for name, each in logs.items()
+        ]
         flat = [log for of_topic in logs.values() for log in of_topic]
         if dry_run:
             results, moved = _as_found(flat, committed)
         else:
             target = Target(bootstrap, timeout)
-            sizes = {name: len(of_topic) for name, of_topic in logs.items()}
-            target.prepare(sizes, template, may_hold=resume)
+            unsettled = target.prepare(wanted, may_hold=resume)
             results, moved = import_logs(target, flat, committed, compression)
-    _show(results, moved, as_json=as_json)
+            target.settle(unsettled)
+    _show(results, moved, wanted, as_json=as_json)
 
 
 def _show(
-    results: Sequence[PartitionResult], moved: Sequence[GroupResult], *, as_json: bool
+    results: Sequence[PartitionResult],
+    moved: Sequence[GroupResult],
+    topics: Sequence[NewTopic],
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
-        print_json({"partitions": results, "groups": moved})
+        told = {each.name: dict(each.configs) for each in topics}
+        print_json({"partitions": results, "groups": moved, "settings": told})
         return
     print_table(PARTITION_COLUMNS, [each.row() for each in results])
     if moved:
         print()
         print_table(GROUP_COLUMNS, [each.row() for each in moved])
+    rows = [(each.name, *setting) for each in topics for setting in sorted(each.configs.items())]
+    if rows:
+        print()
+        print_table(SETTING_COLUMNS, rows)
+
+
+def _settings_of(
+    directories: Sequence[Path], topics: Iterable[str]
+) -> Mapping[str, Mapping[str, str]]:
+    """The settings of these topics that count here, by topic. Raises CommandError."""
+    from cli.importing.topic_settings import accepted, read_topic_settings
+
+    found = read_topic_settings(directories)
+    if found is None:
+        note(
+            "stele: no directory has __cluster_metadata-0, so the settings of topics are unknown: "
+            "topics get those of --config"
+        )
+        return {}
+    return {topic: accepted(topic, found[topic]) for topic in topics if topic in found}
 
 
 def _read(

@@ -177,6 +177,21 @@ class SourceLog:
         summary.newest_ms = max(summary.newest_ms, header.max_timestamp_ms)
 
 
+def records_in(path: Path) -> Iterator[Record]:
+    """The records of a file that a broker has finished, such as a snapshot; control records are
+    left out. Raises CommandError."""
+    with _mapped(path) as data:
+        position = 0
+        while position < len(data):
+            try:
+                header = _sound(data, position)
+            except BatchError as error:
+                raise _damaged(path, position, error.message) from None
+            if not header.is_control:
+                yield from _records_at(path, data, position)
+            position += header.size_bytes
+
+
 def _segments_of(directory: Path) -> list[Path]:
     """Raises CommandError."""
     suffixes = {

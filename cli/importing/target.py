@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,11 +11,12 @@ from cli.client_properties import command_security
 from cli.connection import connect, milliseconds
 from cli.importing.group_offsets import Translation
 from cli.importing.source_log import SourceLog
+from cli.importing.topic_settings import WHILE_IMPORTED
 from cli.options import tell_wait
 from cli.output import CommandError
 from cli.records.comparison import Comparison
 from cli.records.reading import records_until
-from stele.admin.descriptions import NewTopic
+from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.ids import TopicPartition
 from stele.records import ProducerRecord
 from stele.sync import Admin, Consumer, Producer
@@ -36,23 +38,41 @@ class Target:
 
     # --------------------------------------------------------------------------------- topics
 
-    def prepare(self, wanted: Mapping[str, int], template: NewTopic, *, may_hold: bool) -> None:
-        """Make the topics, by name and number of partitions, that are not there. Before that, check
-        the others, so that nothing is made if one is refused. Raises CommandError."""
+    def prepare(self, wanted: Sequence[NewTopic], *, may_hold: bool) -> list[NewTopic]:
+        """Make the topics that are not there, so that nothing is deleted from them before
+        ``settle``. Before that, check the others, so that nothing is made if one is refused.
+
+        Returns the topics to settle: those made now, and with ``may_hold`` also those that an
+        interrupted import has made. Raises CommandError.
+        """
         with connect(self._bootstrap, self._timeout_s) as admin:
-            known = {each.name: len(each.partitions) for each in admin.list_topics()}
-            for topic, partitions in wanted.items():
-                if topic in known:
-                    _check_partitions(topic, partitions, known[topic])
+            known = {each.name: each for each in admin.list_topics()}
+            for topic in wanted:
+                if topic.name in known:
+                    _check_partitions(topic, len(known[topic.name].partitions))
                     if not may_hold:
-                        _check_is_empty(admin, topic, partitions)
-            fresh = [
-                NewTopic(topic, partitions, template.replication_factor, template.configs)
-                for topic, partitions in wanted.items()
-                if topic not in known
-            ]
-            if fresh:
-                admin.create_topics(fresh)
+                        _check_is_empty(admin, topic)
+            fresh = [each for each in wanted if each.name not in known]
+            admin.create_topics(
+                [replace(each, configs={**each.configs, **WHILE_IMPORTED}) for each in fresh]
+            )
+        return [
+            each
+            for each in wanted
+            if each.name not in known or WHILE_IMPORTED.items() <= known[each.name].configs.items()
+        ]
+
+    def settle(self, topics: Sequence[NewTopic]) -> None:
+        """Let retention and compaction begin, as the topics' settings say."""
+        with connect(self._bootstrap, self._timeout_s) as admin:
+            admin.alter_configs(
+                {
+                    ConfigResource.topic(each.name): {
+                        name: each.configs.get(name) for name in WHILE_IMPORTED
+                    }
+                    for each in topics
+                }
+            )
 
     def end_of(self, partition: TopicPartition) -> int:
         with connect(self._bootstrap, self._timeout_s) as admin:
@@ -119,19 +139,19 @@ class Target:
         return comparison, begin
 
 
-def _check_partitions(topic: str, wanted: int, known: int) -> None:
+def _check_partitions(topic: NewTopic, known: int) -> None:
     """Raises CommandError."""
-    if wanted != known:
+    if topic.partitions != known:
         raise CommandError(
-            f"topic {topic!r} has {wanted} partitions in the directories and {known} in the "
-            "cluster: keys would come to other partitions. Delete the topic, or create it with as "
-            "many"
+            f"topic {topic.name!r} has {topic.partitions} partitions in the directories and "
+            f"{known} in the cluster: keys would come to other partitions. Delete the topic, or "
+            "create it with as many"
         )
 
 
-def _check_is_empty(admin: Admin, topic: str, partitions: int) -> None:
+def _check_is_empty(admin: Admin, topic: NewTopic) -> None:
     """Raises CommandError."""
-    ends = _ends(admin, [TopicPartition(topic, number) for number in range(partitions)])
+    ends = _ends(admin, [TopicPartition(topic.name, number) for number in range(topic.partitions)])
     for name, end in ends.items():
         if end > 0:
             raise CommandError(

@@ -11,10 +11,18 @@ from typing import Any
 import pytest
 
 from cli import main
+from cli.importing.topic_settings import WHILE_IMPORTED
 from stele import Admin, Consumer, NewTopic, Producer
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
-from tests.support.kafka_directories import KafkaDirectory, batch, marker, record_at
+from tests.support.kafka_directories import (
+    KafkaDirectory,
+    batch,
+    configured,
+    marker,
+    named,
+    record_at,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -106,6 +114,42 @@ def test_records_and_the_offsets_of_groups_arrive(bootstrap: str, topic: str, ru
     code, told, _ = run("--resume")
     assert code == 0
     assert [each["sent"] for each in told["partitions"]] == [0, 0]
+
+
+OF_KAFKA = {"cleanup.policy": "compact", "max.message.bytes": "2000000", "retention.bytes": "99"}
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_topics_get_their_settings_when_all_is_compared(
+    bootstrap: str, topic: str, kafka: KafkaDirectory, run: Any, *, is_resumed: bool
+) -> None:
+    """An import that was interrupted has made the topic so that nothing is deleted from it."""
+    settings = {**OF_KAFKA, "remote.storage.enable": "true"}
+    changes = [configured(topic, *each) for each in settings.items()]
+    kafka.metadata([named(topic), *changes])
+    if is_resumed:
+        unsettled = {**OF_KAFKA, **WHILE_IMPORTED}
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic(topic, 2, 1, unsettled)])
+    resume = ("--resume",) if is_resumed else ()
+    code, told, said = run("-r", "1", "--config", "max.message.bytes=3000000", *resume)
+    assert code == 0
+    assert "remote.storage.enable=true is left out" in said
+    expected = {**OF_KAFKA, "max.message.bytes": "3000000"}
+    assert told["settings"] == {topic: expected}
+    with Admin(bootstrap) as admin:
+        (described,) = admin.describe_topics([topic])
+    if is_resumed:
+        expected["max.message.bytes"] = "2000000"  # as the topic was made
+    assert described.configs == expected
+
+
+def test_settings_can_be_left_out(
+    bootstrap: str, topic: str, kafka: KafkaDirectory, run: Any
+) -> None:
+    kafka.metadata([b"cannot be read"])
+    code, told, _ = run("-r", "1", "--no-settings", *KEPT)
+    assert (code, told["settings"]) == (0, {topic: {"retention.ms": "-1"}})
 
 
 def test_an_interrupted_import_goes_on(bootstrap: str, topic: str, run: Any) -> None:

@@ -10,6 +10,7 @@ from stele.ids import TopicPartition, encode_uuid
 from stele.wire.batch import BatchBuilder, Record
 from stele.wire.compression import Compression
 from stele.wire.control_records import end_marker_batch
+from stele.wire.kafka.primitives import encode_uvarint
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = bytes(range(16))
@@ -45,6 +46,25 @@ class KafkaDirectory:
         text = "\n".join(["0", str(len(lines)), *lines, ""])
         (self.path / file).write_text(text)
 
+    def metadata(
+        self,
+        changes: Iterable[bytes],
+        *,
+        base_offset: int = 0,
+        snapshot: bool = False,
+        leader_epoch: int = 0,
+    ) -> None:
+        """A part of this broker's copy of the metadata log, by ``named``, ``configured`` and
+        ``removed``: a segment, or the snapshot before ``base_offset``."""
+        builder = BatchBuilder(0 if snapshot else base_offset)
+        for each in changes:
+            builder.append(None, each, timestamp_ms=1_000)
+        name = f"{base_offset:020d}-{leader_epoch:010d}.checkpoint"
+        path = self.partition("__cluster_metadata") / (
+            name if snapshot else f"{base_offset:020d}.log"
+        )
+        path.write_bytes(builder.build(leader_epoch=leader_epoch))
+
     def commits(self, committed: Sequence[tuple[str, TopicPartition, int | None]]) -> None:
         """``__consumer_offsets`` of one partition. None: the offset was deleted."""
         builder = BatchBuilder()
@@ -53,6 +73,25 @@ class KafkaDirectory:
             key, encoded = offset_record(OffsetKey(group, partition), value)
             builder.append(key, encoded, timestamp_ms=1_000)
         self.segment("__consumer_offsets", 0, 0, [builder.build()])
+
+
+def _text(value: str | None) -> bytes:
+    return b"\0" if value is None else encode_uvarint(len(value) + 1) + value.encode()
+
+
+def named(topic: str, topic_id: bytes = TOPIC_ID) -> bytes:
+    """A TopicRecord."""
+    return b"\x01\x02\x00" + _text(topic) + topic_id + b"\0"
+
+
+def configured(resource: str, name: str, value: str | None, *, kind: int = 2) -> bytes:
+    """A ConfigRecord. ``kind``: of the resource; 2 is a topic, 4 a broker."""
+    return b"\x01\x04\x00" + bytes([kind]) + _text(resource) + _text(name) + _text(value) + b"\0"
+
+
+def removed(topic_id: bytes = TOPIC_ID) -> bytes:
+    """A RemoveTopicRecord."""
+    return b"\x01\x09\x00" + topic_id + b"\0"
 
 
 def batch(
