@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from stele.cluster.kafka_link import Question
 from stele.cluster.messages import CoordinatorKind
@@ -12,6 +13,10 @@ from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.world import RpcError
+
+LOOK_AGAIN_S: Final = 5.0
+"""While a question waits at the coordinator, it is looked up again as often. A host that vanishes
+breaks no connection, and the answer may be allowed to take minutes."""
 
 MOVED: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """Errors after which the coordinator is looked up again."""
@@ -44,25 +49,53 @@ class MovingCoordinator:
         question: Question[AnswerT],
         *,
         timeout_s: float | None = None,
+        waits: bool = False,
         on_sending: Callable[[], None] = lambda: None,
     ) -> AnswerT:
         """Ask it once. ``on_sending`` is called before the request leaves. ``timeout_s``: None: as
-        long as an attempt may take.
+        long as an attempt may take. ``waits``: the coordinator answers when something happens, so
+        silence tells nothing about it.
 
         Raises UnreachableError without an answer, ApiError where no broker names a coordinator, or
         it cannot be asked this. Tell ``note`` the errors in the answer.
         """
         broker_id = await self._find()
         on_sending()
+        asked = self._view.ask(broker_id, question, timeout_s=timeout_s or self._view.attempt_s)
         try:
-            return await self._view.ask(
-                broker_id, question, timeout_s=timeout_s or self._view.attempt_s
-            )
+            return await (self._while_it_stays(broker_id, asked) if waits else asked)
         except RpcError as error:
             self._lost(broker_id, f"broker {broker_id}: {error}")
             raise UnreachableError(
                 f"the coordinator of {self._name}, broker {broker_id}: {error}"
             ) from error
+
+    async def _while_it_stays(self, broker_id: int, asked: Coroutine[Any, Any, AnswerT]) -> AnswerT:
+        """The answer. Raises UnreachableError if the coordinator is another broker meanwhile."""
+        asking = asyncio.get_running_loop().create_task(asked)
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN_S):
+                        await asyncio.shield(asking)
+                if asking.done():
+                    return asking.result()
+                if (now_id := await self._now(broker_id)) != broker_id:
+                    self._lost(broker_id, f"it has moved to broker {now_id}")
+                    raise UnreachableError(
+                        f"the coordinator of {self._name} has moved from broker {broker_id} to "
+                        f"{now_id}"
+                    )
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _now(self, known_id: int) -> int:
+        """Which broker it is now: the known one if nobody knows better."""
+        try:
+            return await self._look_up()
+        except (ApiError, UnreachableError):
+            return known_id
 
     def note(self, code: ErrorCode) -> None:
         """Look it up again before the next question, if the error says that it has moved."""

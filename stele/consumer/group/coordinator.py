@@ -331,7 +331,7 @@ class Coordinator:
         waits: bool = False,
     ) -> Response:
         asked = question(api, needs(api, at_least, message), at_most=at_most, waits=waits)
-        return await self._coordinator.ask(asked, timeout_s=timeout_s)
+        return await self._coordinator.ask(asked, timeout_s=timeout_s, waits=waits)
 
     def _noted(self, number: int) -> ErrorCode:
         code = error_code(number)

@@ -17,6 +17,7 @@ from stele.wire.kafka.messages import (
     join_group,
     offset_commit,
     offset_fetch,
+    sync_group,
 )
 from stele.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponse,
@@ -448,3 +449,72 @@ async def test_a_member_that_joins_says_what_it_waits_for(
         assert "must be joined" in str(consumer.why())
         await consumer.poll(timeout_ms=5_000)
         assert "group g is rebalancing, waits for: the coordinator (" in str(consumer.why())
+
+
+@pytest.mark.parametrize("waiting", [join_group.API, sync_group.API])
+@on_stage
+async def test_a_coordinator_that_vanishes_is_left_while_its_answer_is_waited_for(
+    stage: Stage, waiting: Any
+) -> None:
+    """Its host is gone, so no connection breaks. The group may take minutes to rebalance."""
+    asked: list[tuple[int, float]] = []
+    loop = asyncio.get_running_loop()
+
+    def find(broker: int, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        now_id = 1 if loop.time() - began_s < 7 else 2
+        found = find_coordinator.Coordinator("g", now_id, "127.0.0.1", 9000 + now_id)
+        return find_coordinator.FindCoordinatorResponse(coordinators=[found])
+
+    async def wait(broker: int, request: Any) -> Any:
+        asked.append((broker, loop.time() - began_s))
+        if broker == 1:
+            await asyncio.sleep(600)
+        return waiting.response(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    def join(broker: int, request: join_group.JoinGroupRequest) -> Any:
+        return join_group.JoinGroupResponse(
+            generation_id=1, protocol_name="range", leader="other", member_id="me"
+        )
+
+    began_s = loop.time()
+    stage.cluster.answer(find_coordinator.API, find)
+    stage.cluster.answer(join_group.API, join)
+    stage.cluster.answer(waiting, wait)
+    async with stage.consumer(group_id="g", group_protocol="classic") as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ApiError, match="may not "):
+            await consumer.poll(timeout_ms=30_000)
+    (first, _), (second, again_s) = asked
+    assert (first, second) == (1, 2)
+    assert 10 <= again_s < 12, "it is looked up each five seconds"
+
+
+@on_stage
+async def test_a_coordinator_that_stays_is_waited_for(stage: Stage) -> None:
+    """Nobody knows the coordinator for a while, and then it is the same one."""
+    looked_up = joined = 0
+
+    def find(broker: int, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        nonlocal looked_up
+        looked_up += 1
+        found = find_coordinator.Coordinator("g", 1, "127.0.0.1", 9001)
+        if looked_up in (2, 3):
+            found = find_coordinator.Coordinator(
+                "g", -1, "", -1, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+        return find_coordinator.FindCoordinatorResponse(coordinators=[found])
+
+    async def join(broker: int, request: join_group.JoinGroupRequest) -> Any:
+        nonlocal joined
+        joined += 1
+        await asyncio.sleep(23)
+        return join_group.JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    stage.cluster.answer(find_coordinator.API, find)
+    stage.cluster.answer(join_group.API, join)
+    async with stage.consumer(group_id="g", group_protocol="classic") as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ApiError, match="may not "):
+            await consumer.poll(timeout_ms=60_000)
+    assert joined == 1
+    assert looked_up == 5
