@@ -121,10 +121,15 @@ class ClusterSecurity:
 
     async def introduce_users(self, admin: Admin) -> None:
         """Make the users and their rules in a cluster that serves, unless that is done already:
-        a password that was changed since stays."""
+        a password that was changed since stays, and a removed user stays away.
+
+        A cluster without any user is new, even where the file says that its passwords were given
+        to one: the nodes' directories may have been emptied since."""
         done = self.directory / "users.made"
         if done.exists():
-            return
+            if await admin.describe_user_scram_credentials():
+                return
+            done.unlink()
         await admin.alter_user_scram_credentials(
             [ScramUpsertion(each, self.password_of(each)) for each in (ADMIN, APPLICATION)]
         )
