@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from cli.options import EXIT_NOT_WELL, Json
 from cli.output import CommandError, note, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from security.audit_report import AuditReport
+    from security.audit_report import AuditReport, DenialKey
 
 _KINDS = {"tls_failed": "TLS", "login_failed": "login"}
 
@@ -51,14 +52,18 @@ def explain_audit(
             raise CommandError(f"cannot read {file}: {error.strerror}") from None
         if not found:
             note(f"{file} has no line of the audit log")
-    denials = _denials(report, principal, resource)
+    denials = [
+        key
+        for key, _ in sorted(report.denials.items(), key=lambda each: each[1].last)
+        if principal in (None, key.principal) and resource in (None, key.resource)
+    ][-last:]
     everything = principal is None and resource is None
     connections = _connections(report) if everything else []
     certificates = report.refused_certificates if everything else []
     if as_json:
         print_json(
             {
-                "denials": denials[-last:],
+                "denials": _denials(report, denials),
                 "connections": connections[-last:],
                 "refused_certificates": [
                     {"since": time, "listener": key.listener, "reason": key.reason}
@@ -70,28 +75,23 @@ def explain_audit(
             }
         )
     else:
-        _print(report, denials[-last:], connections[-last:])
+        _print(report, denials, connections[-last:])
     return EXIT_NOT_WELL if certificates else 0
 
 
-def _denials(
-    report: AuditReport, principal: str | None, resource: str | None
-) -> list[dict[str, Any]]:
-    """In the order of their last times."""
-    found = [
+def _denials(report: AuditReport, keys: Sequence[DenialKey]) -> list[dict[str, Any]]:
+    return [
         {
-            "times": seen.times,
-            "last": seen.last,
+            "times": report.denials[key].times,
+            "last": report.denials[key].last,
             **key._asdict(),
-            "hosts": list(seen.hosts),
-            "clients": list(seen.clients),
+            "hosts": list(report.denials[key].hosts),
+            "clients": list(report.denials[key].clients),
             "resource": key.resource,
             "remedy": key.remedy,
         }
-        for key, seen in report.denials.items()
-        if principal in (None, key.principal) and resource in (None, key.resource)
+        for key in keys
     ]
-    return sorted(found, key=lambda each: str(each["last"]))
 
 
 def _connections(report: AuditReport) -> list[dict[str, Any]]:
@@ -103,25 +103,27 @@ def _connections(report: AuditReport) -> list[dict[str, Any]]:
 
 
 def _print(
-    report: AuditReport, denials: list[dict[str, Any]], connections: list[dict[str, Any]]
+    report: AuditReport, denials: Sequence[DenialKey], connections: list[dict[str, Any]]
 ) -> None:
+    from security.audit_report import remedies
+
     if denials:
         rows = [
             (
-                each["times"],
-                each["last"],
-                each["principal"],
-                each["operation"],
-                each["resource"],
-                ", ".join(each["hosts"]),
-                each["listener"],
-                each["rule"],
+                report.denials[key].times,
+                report.denials[key].last,
+                key.principal,
+                key.operation,
+                key.resource,
+                ", ".join(report.denials[key].hosts),
+                key.listener,
+                key.rule,
             )
-            for each in denials
+            for key in denials
         ]
         columns = ("DENIED", "LAST (UTC)", "PRINCIPAL", "OPERATION", "RESOURCE", "FROM")
         print_table((*columns, "LISTENER", "RULE"), rows)
-        for remedy in dict.fromkeys(each["remedy"] for each in denials):
+        for remedy in remedies(denials):
             say(f"to mend it: {remedy}")
     if connections:
         print_table(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from security.audit import Event
-from security.authorizer.decision import Reason
+from security.authorizer.decision import IMPLIED_BY, Reason
 
 _HOSTS_MAX: Final = 5
 _ANONYMOUS: Final = "User:ANONYMOUS"
+_OF_SPARK: Final = "spark/"
+"""How the transactional ids of Spark's exactly-once sink begin (docs/spark.md)."""
+_WIDER: Final = {
+    operation.name: sorted(each.name for each in wider) for operation, wider in IMPLIED_BY.items()
+}
 
 
 class DenialKey(NamedTuple):
@@ -32,6 +37,14 @@ class DenialKey(NamedTuple):
         return kind if kind == "cluster" else f"{kind}:{self.resource_name}"
 
     @property
+    def allowed(self) -> str:
+        """What the rule that mends it is about, as arguments. A transactional id of Spark's sink is
+        of one attempt of a task, so a rule for it alone would never help."""
+        if self.resource_type == "TRANSACTIONAL_ID" and self.resource_name.startswith(_OF_SPARK):
+            return f"transactional-id:{_OF_SPARK} --prefixed"
+        return shlex.quote(self.resource)
+
+    @property
     def remedy(self) -> str:
         principal = shlex.quote(self.principal)
         if self.rule == Reason.NOT_LOADED.value:
@@ -43,10 +56,31 @@ class DenialKey(NamedTuple):
                 "the client did not say who it is: let it connect to a listener with a login or "
                 "client certificates"
             )
-        allow = f"stele acls add {principal} {self.operation} {shlex.quote(self.resource)}"
+        allow = f"stele acls add {principal} {self.operation} {self.allowed}"
         if self.operation == "CLUSTER_ACTION":
             return f"if it is a node of the cluster, add it to super.users, or: {allow}"
         return allow
+
+
+def remedies(denials: Collection[DenialKey]) -> list[str]:
+    """What mends the denials, each once and in their order. READ allows DESCRIBE, too: so DESCRIBE
+    is left out beside it."""
+    allowed = {
+        (each.principal, each.allowed, each.operation)
+        for each in denials
+        if each.rule == Reason.DEFAULT.value
+    }
+    return list(
+        dict.fromkeys(
+            each.remedy
+            for each in denials
+            if each.rule != Reason.DEFAULT.value
+            or not any(
+                (each.principal, each.allowed, wider) in allowed
+                for wider in _WIDER.get(each.operation, ())
+            )
+        )
+    )
 
 
 class RefusalKey(NamedTuple):

@@ -60,7 +60,7 @@ _SUPER_USER: Final = Verdict(True, Reason.SUPER_USER)
 _NO_RULE: Final = Verdict(True, Reason.NO_RULE_FOR_RESOURCE)
 _DEFAULT: Final = Verdict(False, Reason.DEFAULT)
 
-_IMPLIED_BY: Final = {
+IMPLIED_BY: Final = {
     Operation.DESCRIBE: frozenset(
         (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
     ),
@@ -171,6 +171,6 @@ def _is_about(acl: Acl, principal: str, host: str) -> bool:
 def _covers(acl: Acl, operation: Operation) -> bool:
     if acl.operation in (operation, Operation.ALL):
         return True
-    return acl.permission is Permission.ALLOW and acl.operation in _IMPLIED_BY.get(
+    return acl.permission is Permission.ALLOW and acl.operation in IMPLIED_BY.get(
         operation, _NOTHING
     )

@@ -8,7 +8,7 @@ import logging
 from metadata.acl import Operation, Resource, ResourceType
 from runtime.log_format import JsonFormatter
 from security.audit import Denial, Event, count_line, event_line, line
-from security.audit_report import AuditReport, DenialKey
+from security.audit_report import AuditReport, DenialKey, remedies
 
 READ = Operation.READ
 ORDERS = Resource(ResourceType.TOPIC, "orders")
@@ -93,6 +93,47 @@ def test_what_mends_a_denial() -> None:
         "this rule denies it: stele acls list --principal User:ann"
     )
     assert "did not know the ACLs" in only(report_of(denied(rule="NotLoaded"))).remedy
+
+
+def test_an_id_of_sparks_sink_is_mended_by_its_prefix() -> None:
+    """The rest of the id is of one attempt of a task."""
+    ids = [f"spark/spark-ledger/ab05@copies:eae2/0/{attempt}" for attempt in range(3)]
+    lines = [
+        denied(operation=operation, resource=Resource(ResourceType.TRANSACTIONAL_ID, each))
+        for each in ids
+        for operation in (Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT, Operation.WRITE)
+    ]
+    assert remedies(report_of(*lines).denials) == [
+        "stele acls add User:ann TWO_PHASE_COMMIT transactional-id:spark/ --prefixed",
+        "stele acls add User:ann WRITE transactional-id:spark/ --prefixed",
+    ]
+    topic = denied(resource=Resource(ResourceType.TOPIC, "spark/x"))
+    assert remedies(report_of(topic).denials) == ["stele acls add User:ann READ topic:spark/x"]
+
+
+def test_nothing_is_proposed_beside_what_includes_it() -> None:
+    group = Resource(ResourceType.GROUP, "orders")
+    describe = Operation.DESCRIBE
+    lines = [denied(operation=describe), denied(), denied(operation=describe, resource=group)]
+    assert remedies(report_of(*lines).denials) == [
+        "stele acls add User:ann READ topic:orders",
+        "stele acls add User:ann DESCRIBE group:orders",
+    ]
+    others = [denied(operation=describe), denied("User:bob")]
+    assert len(remedies(report_of(*others).denials)) == 2
+    configs = [denied(operation=Operation.DESCRIBE_CONFIGS), denied(operation=Operation.ALTER)]
+    assert len(remedies(report_of(*configs).denials)) == 2
+
+
+def test_a_rule_that_denies_one_operation_mends_no_other() -> None:
+    rule = "DENY User:ann READ from host * on TOPIC orders"
+    lines = [denied(rule=rule), denied(operation=Operation.DESCRIBE)]
+    assert remedies(report_of(*lines).denials) == [
+        "this rule denies it: stele acls list --principal User:ann",
+        "stele acls add User:ann DESCRIBE topic:orders",
+    ]
+    lines = [denied(), denied(operation=Operation.DESCRIBE, rule=rule)]
+    assert len(remedies(report_of(*lines).denials)) == 2
 
 
 def test_denials_beyond_a_budget() -> None:
