@@ -160,9 +160,14 @@ class FetchRequests:
 
     def _retry_woken(self) -> None:
         woken, self._woken = self._woken, []
-        for waiting in woken:
-            waiting.woken = False
-            self._look_in_turn(waiting)
+        if len(woken) > 1:
+            self._reader.found_in_round = {}
+        try:
+            for waiting in woken:
+                waiting.woken = False
+                self._look_in_turn(waiting)
+        finally:
+            self._reader.found_in_round = None
 
     def _retry(self, waiting: WaitingFetch) -> None:
         if not waiting.is_follower and not self._count(waiting):

@@ -111,3 +111,32 @@ async def test_more_than_an_answer_may_hold_is_not_waited_for(cluster: ReplicaCl
     found = await cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=1 << 30)
     assert found.records
     assert cluster.simulation.now - began < 1
+
+
+@with_brokers
+async def test_two_followers_that_wait_for_one_append_share_a_read(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    read = PartitionLog.read
+
+    def count(log: PartitionLog, *args: Any, **options: Any) -> Any:
+        result = read(log, *args, **options)
+        found.append(len(result.data))
+        return result
+
+    cluster.create_topic((1, 2, 3))
+    await settled(cluster)
+    batches = [make_batch(size=100 * number) for number in range(1, 11)]
+    await cluster[1].produce(make_batch())
+    monkeypatch.setattr(PartitionLog, "read", count)
+    for batch in batches:
+        await cluster[1].produce(batch)
+    monkeypatch.undo()
+    assert found == [len(batch) for batch in batches]
+    contents = [
+        [(header.base_offset, bytes(data)) for header, data in node.replica().log.batches_now(0)]
+        for node in cluster.nodes.values()
+    ]
+    assert contents[0] == contents[1] == contents[2]
+    assert len(contents[0]) == len(batches) + 1
