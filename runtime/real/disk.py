@@ -353,7 +353,7 @@ class RealDisk:
             if held is not None:
                 debt = held.debt
                 sync_file_system(held.number_on_loop, path)
-                held.settle(debt)
+                self._unsynced.settle(held, debt)
             else:
                 self.handles.with_room(lambda: sync_path(path))
         except HelperSyncError as error:
@@ -363,7 +363,7 @@ class RealDisk:
     def _whole(self, paths: Sequence[str]) -> DirectoryHandle | None:
         """The handle by which the whole file system is synced for these paths, if it must be, or if
         that is faster."""
-        if not paths:
+        if len(paths) < SYNCFS_FROM_FILES and not self._unsynced.has_debt:
             return None
         held = self.held.of(paths)
         if held is None or not held.tells:
@@ -457,7 +457,7 @@ class RealDisk:
             handle = self.handles.with_room(lambda: os.dup(held.number))
             debt = held.debt
             await self._syncer.call("sync_file_system", builtins.list(paths), handle=handle)
-            held.settle(debt)
+            self._unsynced.settle(held, debt)
 
     def _begin_syncing(self) -> None:
         """Take what any sync may need, while there are handles for it."""

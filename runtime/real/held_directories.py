@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from runtime.real.sync_process import tells_write_errors
@@ -39,6 +39,9 @@ class HeldDirectories(Generic[H]):
         # The innermost owned directory of each path that was asked for; "" if there is none. A log
         # asks for the path of its active segment at each sync.
         self._owners: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[H]:
+        return iter(self._handles.values())
 
     def hold(self, path: str, handle: H) -> None:
         self._handles[path] = handle

@@ -132,7 +132,10 @@ class KernelSync:
                         kind = _FSYNC
                 if file is not None:
                     handle = file.handle
-                self._put(len(syncs), kind, handle)
+                place = len(syncs)
+                number = self._next_number + place
+                request = (number, 0, kind, 0, handle, 0, 0, 0, 0, _FLAG_RESFD, self._event_fd)
+                _IOCB.pack_into(self._blocks, place * _IOCB.size, *request)
                 syncs.append((path, file))
             group = _Group(loop.create_future(), 0)
             if syncs:
@@ -144,26 +147,19 @@ class KernelSync:
             for handle in opened:  # the kernel has a reference of its own
                 os.close(handle)
 
-    def _put(self, place: int, kind: int, handle: int) -> None:
-        """The request at this place of the next call."""
-        number = self._next_number + place
-        request = (number, 0, kind, 0, handle, 0, 0, 0, 0, _FLAG_RESFD, self._event_fd)
-        _IOCB.pack_into(self._blocks, place * _IOCB.size, *request)
-
     def _begin(self, group: _Group, syncs: Sequence[tuple[str, NamedFile | None]]) -> None:
         """Begin the syncs of these paths, each with the open file that has its handle."""
-        first = self._next_number
-        self._next_number += len(syncs)
-        count = ctypes.c_long(len(syncs))
-        begun = self._syscall(self._submit, self._context, count, self._pointers)
+        first, count = self._next_number, len(syncs)
+        self._next_number += count
+        begun = self._syscall(self._submit, self._context, ctypes.c_long(count), self._pointers)
         if begun <= 0:
             code = ctypes.get_errno() if begun < 0 else errno.EAGAIN
             if code in _REFUSALS:
                 raise UnsupportedError(f"io_submit: {os.strerror(code)}")
             raise OSError(code, f"io_submit: {os.strerror(code)}")
-        self.has_begun_whole = begun == len(syncs)
-        if begun < len(syncs):  # set when the begun syncs have ended
-            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(syncs)}")
+        self.has_begun_whole = begun == count
+        if begun < count:  # set when the begun syncs have ended
+            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {count}")
         group.open = begun
         for number, (path, file) in enumerate(syncs[:begun], first):
             self._under_way[number] = group, path

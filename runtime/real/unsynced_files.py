@@ -28,6 +28,8 @@ class UnsyncedFiles:
         self._held = held
         self._waits = waits
         self._failed: dict[str, OSError] = {}
+        self.has_debt = False
+        """Whether some directory may be owed a sync by its handle."""
 
     def given_back(self, path: str, handle: int) -> None:
         """The handle of a file in use is about to be closed."""
@@ -44,7 +46,13 @@ class UnsyncedFiles:
         if held is None or not held.tells:
             return False
         held.owe()
+        self.has_debt = True
         return True
+
+    def settle(self, held: DirectoryHandle, debt: int) -> None:
+        """As ``DirectoryHandle.settle``."""
+        held.settle(debt)
+        self.has_debt = any(each.is_owed for each in self._held)
 
     def _sync(self, path: str, handle: int) -> None:
         try:

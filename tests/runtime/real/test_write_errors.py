@@ -197,6 +197,21 @@ async def test_a_sync_of_the_file_system_settles_what_was_closed_before_it(scene
     release()
 
 
+async def test_a_settled_directory_leaves_what_another_is_owed(scene: Scene) -> None:
+    releases = [scene.hold("a"), scene.hold("b")]
+    paths = [f"{scene.root}/{name}/f" for name in "ab"]
+    for path in paths:
+        file = scene.disk.open(path, create=True)
+        await scene.disk.sync([path])
+        file.append([b"x"])
+        scene.close_unsynced(file)
+    for path in paths + paths:
+        await scene.disk.sync([path])
+    assert scene.asked == ["sync_file_system"] * 2
+    for release in releases:
+        release()
+
+
 async def test_the_owner_hears_of_an_error_even_if_another_sync_had_it_first(scene: Scene) -> None:
     release = scene.hold("a")
     paths = scene.paths("a")
