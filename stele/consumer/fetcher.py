@@ -152,7 +152,7 @@ class Fetcher:
                 continue
             if position.is_fetched:
                 continue
-            if room <= 0 or position.buffered_bytes >= self._config.max_partition_fetch_bytes:
+            if room <= 0 or position.buffered_bytes >= self._most_buffered(position):
                 continue
             at, asked, leader = self._ready_at(position, now)
             if leader is None:
@@ -163,6 +163,14 @@ class Fetcher:
                 chosen.setdefault(asked, []).append((position, leader))
         self._send_all(chosen, room, now)
         return next_at
+
+    def _most_buffered(self, position: PartitionPosition) -> int:
+        """The bytes that wait of a partition before it is fetched again. A range that is read alone
+        has all the room: its reader handles megabytes at a time, and several fetches are answered
+        meanwhile."""
+        if position.fetch_until is not None and len(self._positions) == 1:
+            return self._config.prefetch_bytes
+        return self._config.max_partition_fetch_bytes
 
     def _send_all(
         self,

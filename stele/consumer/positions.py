@@ -178,7 +178,8 @@ class PartitionPosition:
 
     @property
     def stopped_by(self) -> SteleError | None:
-        return self.error or self.gone
+        """The error that stops the partition, after the records that were fetched before it."""
+        return None if self.has_buffer else self.error or self.gone
 
     @property
     def is_fetched(self) -> bool:

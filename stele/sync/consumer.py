@@ -242,8 +242,9 @@ class Consumer(CallsBack):
         end is set.
 
         For readers of a range of offsets: otherwise the consumer fetches ahead beyond it. The batch
-        with the last offset of the range comes whole. Raises ConfigError for a partition that is
-        not assigned.
+        with the last offset of the range comes whole. If no other partition is assigned, the range
+        is fetched ahead up to ``prefetch_bytes``. Raises ConfigError for a partition that is not
+        assigned.
 
         >>> consumer.fetch_until("orders", 0, 5000)
         """

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from stele.cluster.messages import FetchAnswer, FetchRequest
+from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from tests.stele.consumer.test_consumer import append, read
 from tests.support.stele import Stage, on_stage
@@ -129,6 +132,66 @@ async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) ->
         await consumer.poll(1)
         await asyncio.sleep(5)
         assert fetched == [limit, limit], "one was handed out, the next one waits"
+
+
+@on_stage
+async def test_a_range_that_is_read_alone_is_fetched_ahead_up_to_all_room(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    stage.cluster.create("u")
+    for _ in range(20):
+        append(partition, b"x" * 1000)
+    size = len(partition.batches[0])
+    fetched = noted_fetches(stage)
+    options = {"max_partition_fetch_bytes": 2 * size, "prefetch_bytes": 7 * size}
+    async with stage.consumer(**options) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        consumer.fetch_until("t", 0, 20)
+        assert len(await consumer.poll_batches(2 * size)) == 2
+        await asyncio.sleep(5)
+        assert fetched == [2 * size] * 4 + [size], "seven batches wait, as many as may"
+        assert len(await read(consumer, 18)) == 18
+        assert sum(fetched) == 20 * size
+        consumer.assign([("t", 0), ("u", 0)])
+        consumer.seek("t", 0, 0)
+        fetched.clear()
+        assert len(await consumer.poll_batches(2 * size)) == 2
+        await asyncio.sleep(5)
+        assert [each for each in fetched if each] == [2 * size] * 2, "others need room, too"
+
+
+@pytest.mark.parametrize("way", ["objects", "batches"])
+@on_stage
+async def test_an_error_of_a_fetch_ahead_comes_after_the_records_before_it(
+    stage: Stage, way: str
+) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for number in range(5):
+        append(partition, b"%d" % number)
+    fetch = stage.cluster.fetch
+
+    async def refused_from_the_fourth_on(broker: int, request: FetchRequest) -> list[FetchAnswer]:
+        answers = await fetch(broker, request)
+        if request.partitions[0].fetch_offset >= 3:
+            answers[0].code, answers[0].records = ErrorCode.TOPIC_AUTHORIZATION_FAILED, b""
+        return answers
+
+    stage.cluster.fetch = refused_from_the_fourth_on  # type: ignore[method-assign]
+    async with stage.consumer(max_partition_fetch_bytes=1) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        consumer.fetch_until("t", 0, 5)
+        await consumer.poll(1)
+        await asyncio.sleep(5)
+        for offset in (1, 2):
+            if way == "objects":
+                assert [each.offset for each in await consumer.poll(1)] == [offset]
+            else:
+                (batch,) = await consumer.poll_batches(1)
+                assert batch.header.base_offset == offset
+        for _ in range(2):
+            with pytest.raises(ApiError, match="no READ on the topic"):
+                await consumer.poll_batches(1)
 
 
 @on_stage
