@@ -16,7 +16,7 @@ _OTHER_NAMES: Final = {
     "compression": "compression.type",
     "max_in_flight": "max.in.flight.requests.per.connection",
 }
-_CALLBACKS: Final = {"on_acknowledged", "on_truncation", "on_wait"}
+_CALLBACKS: Final = {"on_acknowledged", "on_renewed", "on_truncation", "on_wait"}
 _NO_PROPERTIES: Final = {"bootstrap_servers", "total_timeout_ms", *_CALLBACKS}
 _IGNORED: Final = {
     f"{each}.{kind}" for each in ("key", "value") for kind in ("serializer", "deserializer")

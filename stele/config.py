@@ -315,12 +315,17 @@ class ShareConsumerConfig(ClientConfig):
     client_rack: str = ""
     """Where this client is, in the words of the brokers' ``broker.rack``."""
     max_poll_interval_ms: int = 300_000
-    """The client renews the locks of the records that a poll has returned for so long. A consumer
-    that does not poll for so long leaves the group, so that others get its partitions."""
+    """A consumer that does not poll for so long leaves the group, so that others get its
+    partitions."""
+    lock_renewal_ms: int | None = None
+    """The client renews the locks of the records that a poll has returned for so long. None:
+    ``max_poll_interval_ms``. 0: it renews no lock by itself."""
     on_acknowledged: OnAcknowledged = field(default=_ignore_acknowledged)
     """Called with the result of acknowledgements: the partition, the offsets, and the error or
     None. A record whose acknowledgement has failed is delivered again, unless the answer was lost
     and the acknowledgement counts all the same."""
+    on_renewed: OnAcknowledged = field(default=_ignore_acknowledged)
+    """Called in the same way with the result of AcknowledgeType.RENEW."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -330,6 +335,15 @@ class ShareConsumerConfig(ClientConfig):
         _one_of(self, "share_acquire_mode", ("batch_optimized", "record_limit"))
         _at_least(self, 0, "fetch_min_bytes", "fetch_max_wait_ms")
         _at_least(self, 1, "fetch_max_bytes", "max_poll_records", "max_poll_interval_ms")
+        if self.lock_renewal_ms is not None:
+            _at_least(self, 0, "lock_renewal_ms")
+
+    @property
+    def renewed_s(self) -> float:
+        """How long locks are renewed after a poll, in seconds."""
+        if self.lock_renewal_ms is None:
+            return self.max_poll_interval_ms / 1000
+        return self.lock_renewal_ms / 1000
 
     @property
     def is_explicit(self) -> bool:
@@ -411,7 +425,9 @@ class ShareConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     client_rack: str
     max_poll_interval_ms: int
+    lock_renewal_ms: int | None
     on_acknowledged: OnAcknowledged
+    on_renewed: OnAcknowledged
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:

@@ -70,12 +70,14 @@ class AcknowledgeType(enum.IntEnum):
 
     ``ACCEPT``: it is done. ``RELEASE``: it could not be processed now and is delivered again, until
     ``share.delivery.count.limit`` deliveries. ``REJECT``: it can never be processed, and is not
-    delivered again.
+    delivered again. ``RENEW``: its lock begins anew, since its processing takes longer. It is to be
+    acknowledged later.
     """
 
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
+    RENEW = 4
 
 
 class ShareRecord(NamedTuple):

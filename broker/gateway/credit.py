@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Grant(NamedTuple):
+    """Credit for more records."""
+
+    records: int
+    bytes: int | None
 
 
 class Credit:

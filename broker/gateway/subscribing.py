@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from broker.gateway import membership
-from broker.gateway.credit import Credit
+from broker.gateway.credit import Credit, Grant
 from broker.gateway.membership import SESSION_TIMEOUT_MS, Joining, Membership, Offsets
 from broker.gateway.message_sizes import sizes_of_message
 from broker.gateway.refusals import Refusal, bug, stream_error, stream_failure
+from broker.gateway.share_subscribing import (
+    Acknowledgements,
+    ShareOutlet,
+    ShareStart,
+    ShareSubscription,
+)
 from broker.gateway.start_offsets import Edge, start_offsets
 from broker.gateway.topic_pattern import TOPICS_MAX, TopicPattern
 from broker.service.context import BrokerContext
@@ -71,13 +77,6 @@ class Start:
     isolation_level: IsolationLevel = "read_uncommitted"
 
 
-class Grant(NamedTuple):
-    """Credit for more records."""
-
-    records: int
-    bytes: int | None
-
-
 class Reading(NamedTuple):
     """A partition that is read."""
 
@@ -119,10 +118,10 @@ class _Fetched:
         return self._records is not None and self._sent >= len(self._records)
 
 
-class SubscribeOutlet(membership.MemberOutlet, Protocol):
+class SubscribeOutlet(membership.MemberOutlet, ShareOutlet, Protocol):
     """The client's side of a stream."""
 
-    async def receive(self) -> Start | Grant | Offsets | None:
+    async def receive(self) -> Start | ShareStart | Grant | Offsets | Acknowledgements | None:
         """What the client asks. None if it has ended its side, or ``close`` was called. Raises
         RpcError."""
         ...
@@ -178,11 +177,19 @@ class Subscription:
         self._membership: Membership | None = None
         self._group = ""  # of the membership
         self._broken: RpcError | None = None
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until the client has ended its side and got all it has granted. Raises RpcError."""
         start = await self._outlet.receive()
         if start is None:
+            self._raise_if_broken()
+            return
+        if isinstance(start, ShareStart):
+            member = ShareSubscription(
+                self._context, self._caller, self._outlet, start, self._begin, self._ended
+            )
+            await member.run(self._world, self._bootstrap_servers)
             self._raise_if_broken()
             return
         if not isinstance(start, Start):
@@ -195,13 +202,13 @@ class Subscription:
                 await self._assign(consumer, partitions)
             else:
                 pattern = self._pattern(start.joining)
-                member = self._membership = self._member(consumer, start.joining)
+                membership = self._membership = self._member(consumer, start.joining)
                 if pattern is None:
-                    member.subscribe(start.joining.topics)
+                    membership.subscribe(start.joining.topics)
                 else:
-                    member.subscribe(await pattern.topics())
-                    tasks.append(self._begin(lambda: member.follow(pattern)))
-                tasks.append(self._begin(member.run_commits))
+                    membership.subscribe(await pattern.topics())
+                    tasks.append(self._begin(lambda: membership.follow(pattern)))
+                tasks.append(self._begin(membership.run_commits))
             if start.grant is not None:
                 self._grant(start.grant)
             pump = self._begin(lambda: self._pump(consumer))
@@ -255,6 +262,7 @@ class Subscription:
         """End with this status, whatever is under way."""
         if self._broken is None:
             self._broken = why
+        self._ended.set()
         await self._outlet.close()
 
     def _raise_if_broken(self) -> None:
@@ -394,8 +402,10 @@ class Subscription:
         while (request := await self._outlet.receive()) is not None:
             if isinstance(request, Grant):
                 self._grant(request)
-            elif isinstance(request, Start):
+            elif isinstance(request, Start | ShareStart):
                 raise _invalid("a stream has one start")
+            elif isinstance(request, Acknowledgements):
+                raise _invalid("only a member of a share group acknowledges records")
             elif self._membership is None:
                 raise _invalid("only a member of a group commits")
             else:

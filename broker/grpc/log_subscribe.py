@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from broker.gateway.credit import Grant
 from broker.gateway.membership import OFFSETS_MAX, Joining, Offsets
 from broker.gateway.refusals import Refusal, stream_error
+from broker.gateway.share_subscribing import (
+    ACKNOWLEDGED_MAX,
+    Acknowledgements,
+    AcknowledgeResult,
+    RecordsToAcknowledge,
+    ShareStart,
+)
 from broker.gateway.start_offsets import Edge
-from broker.gateway.subscribing import From, Grant, Reading, Start
+from broker.gateway.subscribing import From, Reading, Start
 from broker.grpc.log_publish import describe
 from runtime.grpc.requests import parse
 from stele.config import GroupProtocol, IsolationLevel, OffsetReset
 from stele.consumer.positions import Progress
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
-from stele.records import OffsetAndMetadata
+from stele.records import AcknowledgeType, OffsetAndMetadata, ShareRecord, TimestampType
 from stele.wire.record import Record
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError, Stream
@@ -36,6 +44,13 @@ _GROUP_PROTOCOLS: Final[dict[int, GroupProtocol]] = {
     pb.SubscribeStart.GROUP_PROTOCOL_CLASSIC: "classic",
     pb.SubscribeStart.GROUP_PROTOCOL_CONSUMER: "consumer",
 }
+_ACKNOWLEDGE_TYPES: Final = {
+    pb.Acknowledge.TYPE_UNSPECIFIED: AcknowledgeType.ACCEPT,
+    pb.Acknowledge.TYPE_ACCEPT: AcknowledgeType.ACCEPT,
+    pb.Acknowledge.TYPE_RELEASE: AcknowledgeType.RELEASE,
+    pb.Acknowledge.TYPE_REJECT: AcknowledgeType.REJECT,
+    pb.Acknowledge.TYPE_RENEW: AcknowledgeType.RENEW,
+}
 _EDGES: Final[dict[int, Edge]] = {
     pb.PartitionStart.EDGE_UNSPECIFIED: Edge.LATEST,
     pb.PartitionStart.EDGE_EARLIEST: Edge.EARLIEST,
@@ -49,18 +64,21 @@ class GrpcSubscribeOutlet:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
-    async def receive(self) -> Start | Grant | Offsets | None:
+    async def receive(self) -> Start | ShareStart | Grant | Offsets | Acknowledgements | None:
         payload = await self._stream.receive()
         if payload is None:
             return None
         request = parse(pb.SubscribeRequest, payload)
         kind = request.WhichOneof("request")
         if kind == "start":
-            return _start(request.start)
+            start = request.start
+            return _share_start(start) if start.share_group else _start(start)
         if kind == "credit":
             return _grant(request.credit)
         if kind == "commit":
             return _offsets(request.commit)
+        if kind == "acknowledge":
+            return _acknowledgements(request.acknowledge)
         raise _invalid("a message of Subscribe asks for something that this broker does not know")
 
     async def assigned(self, readings: Sequence[Reading]) -> None:
@@ -121,6 +139,34 @@ class GrpcSubscribeOutlet:
                 told.headers.add(name=name, value=content)
         await self._stream.send(response.SerializeToString())
 
+    async def share_records(
+        self, partition: TopicPartition, records: Sequence[ShareRecord]
+    ) -> None:
+        response = pb.SubscribeResponse()
+        response.records.topic, response.records.partition = partition
+        for each in records:
+            told = response.records.records.add(
+                offset=each.offset,
+                timestamp_ms=each.timestamp_ms,
+                is_append_time=each.timestamp_type is TimestampType.LOG_APPEND_TIME,
+                key=each.key,
+                value=each.value,
+                delivery_count=each.delivery_count,
+            )
+            for name, content in each.headers:
+                told.headers.add(name=name, value=content)
+        await self._stream.send(response.SerializeToString())
+
+    async def acknowledged(self, results: Sequence[AcknowledgeResult]) -> None:
+        response = pb.SubscribeResponse(acknowledged=pb.Acknowledged())
+        for (topic, partition), offsets, why, is_renewal in results:
+            batch = response.acknowledged.batches.add(
+                topic=topic, partition=partition, offsets=offsets, is_renewal=is_renewal
+            )
+            if why is not None:
+                describe(batch.error, why)
+        await self._stream.send(response.SerializeToString())
+
     async def close(self) -> None:
         await self._stream.close()
 
@@ -151,7 +197,47 @@ def _start(start: pb.SubscribeStart) -> Start:
         raise _invalid(
             "topics, topic_pattern, group_instance_id and group_protocol belong to a group"
         )
+    if start.lock_renewal_ms:
+        raise _invalid("lock_renewal_ms belongs to a share group")
     return Start([_from(each) for each in start.partitions], reset, grant, joining, isolation)
+
+
+_NOT_OF_SHARES: Final = (
+    "partitions",
+    "group",
+    "offset_reset",
+    "isolation",
+    "group_instance_id",
+    "group_protocol",
+    "topic_pattern",
+)
+
+
+def _share_start(start: pb.SubscribeStart) -> ShareStart:
+    given = [name for name in _NOT_OF_SHARES if getattr(start, name)]
+    if given:
+        raise _invalid(f"{', '.join(given)}: not for a share group, which has topics")
+    return ShareStart(
+        start.share_group,
+        tuple(start.topics),
+        start.client_id,
+        start.lock_renewal_ms,
+        _grant(start.credit) if start.HasField("credit") else None,
+    )
+
+
+def _acknowledgements(request: pb.Acknowledge) -> Acknowledgements:
+    count = sum(len(each.offsets) for each in request.batches)
+    if not 0 < count <= ACKNOWLEDGED_MAX:
+        raise _invalid(f"an acknowledge has 1 to {ACKNOWLEDGED_MAX} offsets, not {count}")
+    records: list[RecordsToAcknowledge] = []
+    for each in request.batches:
+        kind = _ACKNOWLEDGE_TYPES.get(each.type)
+        if kind is None:
+            raise _invalid(f"acknowledge type {each.type} is not known to this broker")
+        partition = TopicPartition(each.topic, each.partition)
+        records.append(RecordsToAcknowledge(partition, tuple(each.offsets), kind))
+    return Acknowledgements(tuple(records))
 
 
 def _from(start: pb.PartitionStart) -> From:

@@ -57,8 +57,8 @@ class ShareConsumer:
     answered the acknowledgement.
 
     **Locks.** A record belongs to this member for ``share.record.lock.duration.ms``. The client
-    renews the lock by itself while the application works, for at most ``max_poll_interval_ms``
-    after the poll.
+    renews the lock by itself while the application works, for at most ``lock_renewal_ms`` after the
+    poll (default: ``max_poll_interval_ms``). ``AcknowledgeType.RENEW`` renews it, too.
 
     **A new group begins at the end** of each partition, unless the group's configuration
     ``share.auto.offset.reset`` says ``earliest``.

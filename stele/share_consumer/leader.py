@@ -62,7 +62,7 @@ class ShareLeader:
         receiver: Receiver,
     ) -> None:
         self.broker_id = broker_id
-        self.session = ShareSession(config.max_poll_interval_ms / 1000)
+        self.session = ShareSession(config.renewed_s)
         self._config = config
         self._view = view
         self._clock = view.world.clock

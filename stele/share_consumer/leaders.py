@@ -4,6 +4,7 @@ of these."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -264,7 +265,10 @@ class ShareLeaders:
         return _key(record) in self._handed_out
 
     def decide(self, record: ShareRecord, kind: AcknowledgeType) -> None:
-        self._decide(_key(record), kind)
+        if kind is AcknowledgeType.RENEW:
+            self._renew(_key(record))
+        else:
+            self._decide(_key(record), kind)
 
     def accept_all(self) -> None:
         """Accept everything that polls have returned."""
@@ -281,6 +285,23 @@ class ShareLeaders:
             self._settle(name, (number,), (key.offset,), _not_handed_out(key))
             return
         given.leader.session.decide(given.delivery.partition, key.offset, kind, number)
+        self.take_outcomes(given.leader)
+        given.leader.wake()
+
+    def _renew(self, key: _Key) -> None:
+        self._numbers += 1
+        number = self._numbers
+        self._unsettled[number] = None
+        given = self._handed_out.get(key)
+        if given is None:
+            name = TopicPartition(key.topic, key.partition)
+            error = _not_handed_out(key)
+            self._settle(name, (number,), (key.offset,), error, is_renewal=True)
+            return
+        partition, session = given.delivery.partition, given.leader.session
+        delivery = session.renew(partition, key.offset, self._clock.monotonic(), number)
+        if delivery is not None:
+            self._handed_out[key] = given._replace(delivery=delivery)
         self.take_outcomes(given.leader)
         given.leader.wake()
 
@@ -301,11 +322,16 @@ class ShareLeaders:
         numbers: Sequence[int],
         offsets: Sequence[int],
         error: ApiError | None,
+        *,
+        is_renewal: bool = False,
     ) -> None:
         for number in numbers:
             self._unsettled.pop(number, None)
         self._results[name] = self._results.get(name) or error
-        call_user(self._config.on_acknowledged, name, offsets, error, what="on_acknowledged")
+        if is_renewal:
+            call_user(self._config.on_renewed, name, offsets, error, what="on_renewed")
+        else:
+            call_user(self._config.on_acknowledged, name, offsets, error, what="on_acknowledged")
         self._on_news()
 
     # ------------------------------------------------------------- what a session brings
@@ -316,7 +342,9 @@ class ShareLeaders:
         left_s = max(self._polls.values(), default=0.0) - self._clock.monotonic()
         if left_s > 0:
             most_s = min(left_s, leader.session.longest_wait_s)
-            return min(self._config.fetch_max_wait_ms, int(most_s * 1000))
+            # Rounded up: in the last fraction of a millisecond, fetches without a wait would follow
+            # each other.
+            return min(self._config.fetch_max_wait_ms, math.ceil(most_s * 1000))
         return 0 if leader.broker_id in self._asked_once else None
 
     def sends_fetch(self, leader: ShareLeader) -> None:
@@ -385,8 +413,9 @@ class ShareLeaders:
         self.update()
 
     def take_outcomes(self, leader: ShareLeader) -> None:
-        for partition, numbers, offsets, error in leader.session.take_outcomes():
-            self._settle(self._name(partition), numbers, offsets, error)
+        for partition, numbers, offsets, error, is_renewal in leader.session.take_outcomes():
+            name = self._name(partition)
+            self._settle(name, numbers, offsets, error, is_renewal=is_renewal)
 
     def take_failure(self, error: SteleError) -> None:
         self.failure = self.failure or error

@@ -33,8 +33,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 NEVER: Final = float("inf")
 
 GAP: Final = 0
-RENEW: Final = 4
-"""Acknowledge types of the protocol that are no decision of an application."""
+"""An acknowledge type of the protocol that is no application's."""
 
 LOST_LEADERSHIP: Final = frozenset(
     {
@@ -88,10 +87,14 @@ class Delivery:
     is_renewable: bool = True
     is_apart: bool = False
     """A renewal together with other deliveries was refused, so it is renewed alone."""
+    renewals: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By offset: the numbers of the renewals that the application awaits."""
 
     @property
     def renew_at_s(self) -> float:
         """Half of the lock is left for an answer that takes long, and for another attempt."""
+        if self.renewals and self.offsets and self.is_renewable:
+            return 0.0
         at_s = self.until_s - self.lock_s / 2
         return at_s if self.offsets and self.is_renewable and at_s < self.renew_until_s else NEVER
 
@@ -104,12 +107,14 @@ class Decision(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of decisions about records of one partition. ``error`` None: they count."""
+    """What became of decisions about records of one partition, or of renewals that the application
+    has asked for. ``error`` None: they count."""
 
     partition: PartitionId
     numbers: tuple[int, ...]
     offsets: tuple[int, ...]
     error: ApiError | None
+    is_renewal: bool = False
 
 
 Decisions = dict[int, Decision]  # by offset, of one partition
@@ -139,7 +144,8 @@ class SessionRequest:
         for partition, decisions in self.decisions.items():
             types[partition] = {offset: each.type for offset, each in decisions.items()}
         for delivery in self.renewed:
-            types.setdefault(delivery.partition, {}).update(dict.fromkeys(delivery.offsets, RENEW))
+            renewed = dict.fromkeys(delivery.offsets, int(AcknowledgeType.RENEW))
+            types.setdefault(delivery.partition, {}).update(renewed)
         return {partition: ranges_of(each) for partition, each in types.items()}
 
 
@@ -261,6 +267,30 @@ class ShareSession:
         if not self._queue_decision(partition, offset, int(kind), number):
             self._settle(partition, {offset: number}, _not_held(offset))
 
+    def renew(
+        self, partition: PartitionId, offset: int, now_s: float, number: int = -1
+    ) -> Delivery | None:
+        """The application wants the lock of a record to begin anew, and that of no other record.
+        Returns the delivery that the record belongs to from now on. None: the member does not have
+        it, and the outcome is an error."""
+        former = self._held.get((partition, offset))
+        if former is None:
+            self._settle_renewal(partition, offset, (number,), _not_held(offset))
+            return None
+        if not self.can_renew:
+            self._settle_renewal(partition, offset, (number,), _no_renewals())
+            return former
+        delivery = former
+        if len(former.offsets) > 1:
+            del former.offsets[offset]
+            delivery = Delivery(partition, former.until_s, former.lock_s, 0.0, {offset: None})
+            self._held[partition, offset] = delivery
+            self._deliveries.append(delivery)
+        delivery.is_renewable = True
+        delivery.renew_until_s = now_s + self._patience_s
+        delivery.renewals[offset] = (*delivery.renewals.get(offset, ()), number)
+        return delivery
+
     def leave_gap(self, partition: PartitionId, offset: int) -> None:
         """There is no record at an offset that the leader has given."""
         self._queue_decision(partition, offset, GAP, -1)
@@ -360,10 +390,12 @@ class ShareSession:
             if delivery.partition not in errors:
                 delivery.lock_s = lock_s or delivery.lock_s
                 delivery.until_s = asked_at_s + delivery.lock_s
+                self._settle_renewals(delivery, None)
             elif together[delivery.partition] > 1:
                 delivery.is_apart = True
             else:
                 delivery.is_renewable = False
+                self._settle_renewals(delivery, errors[delivery.partition])
         for partition, error in errors.items():
             if error.code in LOST_LEADERSHIP:
                 self.forget(partition)
@@ -470,7 +502,25 @@ class ShareSession:
         delivery.offsets.clear()
 
     def _forget_empty(self) -> None:
-        self._deliveries = [each for each in self._deliveries if each.offsets]
+        renewed = self._sent.renewed if self._sent is not None else ()
+        for each in self._deliveries:
+            if each.renewals and not each.offsets and each not in renewed:
+                self._settle_renewals(each, _not_held(*each.renewals))
+        self._deliveries = [each for each in self._deliveries if each.offsets or each.renewals]
+
+    def _settle_renewals(self, delivery: Delivery, error: ApiError | None) -> None:
+        renewals, delivery.renewals = delivery.renewals, {}
+        for offset, numbers in renewals.items():
+            self._settle_renewal(delivery.partition, offset, numbers, error)
+
+    def _settle_renewal(
+        self,
+        partition: PartitionId,
+        offset: int,
+        numbers: tuple[int, ...],
+        error: ApiError | None,
+    ) -> None:
+        self._outcomes.append(Outcome(partition, numbers, (offset,), error, is_renewal=True))
 
     def _settle(
         self, partition: PartitionId, numbers: Mapping[int, int], error: ApiError | None
@@ -503,6 +553,13 @@ def _not_held(offset: int) -> ApiError:
         ErrorCode.INVALID_RECORD_STATE,
         f"this consumer does not have the record at offset {offset}: it was acknowledged before, "
         "its lock has ended, the connection to its leader was lost, or its leader has changed",
+    )
+
+
+def _no_renewals() -> ApiError:
+    return ApiError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        "the broker renews no locks: it needs a version as of Kafka 4.2 (KIP-1222)",
     )
 
 

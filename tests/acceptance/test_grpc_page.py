@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from stele import Consumer, Producer
+from stele import Admin, ConfigResource, Consumer, Producer
 from tests.conftest import CreateTopic
 from tests.support.acceptance import committed, grpc_port
 from tests.support.page_programs import (
@@ -71,6 +71,52 @@ def test_transactions(
     assert [line.strip() for line in output.splitlines()] == ["committed", "aborted"]
     found = committed(process_cluster.bootstrap_servers, topic)
     assert sorted(found) == [b"line 0", b"line 1", b"line 2"]
+
+
+def queue_of_three(cluster: ProcessCluster, create_topic: CreateTopic) -> str:
+    """A topic with three records, and a share group of its name that begins with the first."""
+    topic = create_topic(3)
+    with Admin(cluster.bootstrap_servers) as admin:
+        earliest = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs({ConfigResource.group(topic): earliest})
+    with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(3):
+            producer.send(topic, b"line %d" % number, partition=number)
+    return topic
+
+
+def check_worker(output: str, cluster: ProcessCluster, topic: str) -> None:
+    """It has worked on each record once and heard that each is done, and so it is."""
+    lines = sorted(line.strip() for line in output.splitlines())
+    assert lines == [
+        *(f"acknowledged {each} 0" for each in range(3)),
+        *(f"works on line {each} delivery 1" for each in range(3)),
+    ]
+    with Admin(cluster.bootstrap_servers) as admin:
+        offsets = admin.list_share_group_offsets(topic)
+    assert [each.lag for each in offsets.values()] == [0, 0, 0]
+
+
+def test_python_worker(
+    process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    compile_for_python(tmp_path)
+    (tmp_path / "worker.py").write_text(with_compiled_stubs(program("python worker")))
+    address = f"127.0.0.1:{grpc_port(process_cluster, 102)}"
+    topic = queue_of_three(process_cluster, create_topic)
+    output = run(sys.executable, "worker.py", address, topic, topic, "3", directory=tmp_path)
+    check_worker(output, process_cluster, topic)
+
+
+def test_node_worker(
+    process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    install_for_node(tmp_path)
+    (tmp_path / "worker.js").write_text(program("js worker"))
+    address, proto = f"127.0.0.1:{grpc_port(process_cluster, 103)}", str(ROOT / "proto")
+    topic = queue_of_three(process_cluster, create_topic)
+    output = run("node", "worker.js", address, topic, topic, "3", proto, directory=tmp_path)
+    check_worker(output, process_cluster, topic)
 
 
 def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:

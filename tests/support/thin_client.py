@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel
 
@@ -121,6 +122,53 @@ class Member(Subscribing):
             self.commits.append(response.committed)
 
     _hearing: asyncio.Future[pb.SubscribeResponse | None] | None = None
+
+
+class Worker(Subscribing):
+    """A member of a share group that takes records of one topic, and what it has heard."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        self.topic = ""
+        self.got: list[tuple[int, int, int]] = []  # partition, offset, delivery count
+        self.values: list[bytes] = []
+        self.answers: list[tuple[int, int, str, bool]] = []
+        """Partition, offset, the error's name or nothing, and whether it is of a renewal."""
+
+    async def join(self, group: str, topic: str, records: int, **more: Any) -> None:
+        self.topic = topic
+        credit = pb.Credit(records=records)
+        start = pb.SubscribeStart(share_group=group, topics=[topic], credit=credit, **more)
+        await self.send(pb.SubscribeRequest(start=start))
+
+    async def acknowledge(
+        self, kind: pb.Acknowledge.Type, *places: tuple[int, int], topic: str = ""
+    ) -> None:
+        request = pb.Acknowledge()
+        for partition, offset in places:
+            request.batches.add(
+                topic=topic or self.topic, partition=partition, offsets=[offset], type=kind
+            )
+        await self.send(pb.SubscribeRequest(acknowledge=request))
+
+    async def hear(self) -> None:
+        """Take one message."""
+        response = await self.receive()
+        assert response is not None, "the stream has ended"
+        for record in response.records.records:
+            place = response.records.partition, record.offset
+            self.got.append((*place, record.delivery_count))
+            self.values.append(record.value)
+        for batch in response.acknowledged.batches:
+            code = batch.error.code
+            name = ErrorCode(code).name if code else ""
+            for offset in batch.offsets:
+                self.answers.append((batch.partition, offset, name, batch.is_renewal))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(120):
+            while not condition():
+                await self.hear()
 
 
 class Publishing:

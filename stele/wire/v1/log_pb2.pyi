@@ -163,17 +163,19 @@ class FindPartitionsResponse(_message.Message):
     def __init__(self, partition_count: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("start", "credit", "commit")
+    __slots__ = ("start", "credit", "commit", "acknowledge")
     START_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     start: SubscribeStart
     credit: Credit
     commit: Commit
-    def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ...) -> None: ...
+    acknowledge: Acknowledge
+    def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ...) -> None: ...
 
 class SubscribeStart(_message.Message):
-    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation", "group_protocol", "topic_pattern")
+    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation", "group_protocol", "topic_pattern", "share_group", "lock_renewal_ms")
     class OffsetReset(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OFFSET_RESET_UNSPECIFIED: _ClassVar[SubscribeStart.OffsetReset]
@@ -210,6 +212,8 @@ class SubscribeStart(_message.Message):
     ISOLATION_FIELD_NUMBER: _ClassVar[int]
     GROUP_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    SHARE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    LOCK_RENEWAL_MS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStart]
     offset_reset: SubscribeStart.OffsetReset
     credit: Credit
@@ -220,7 +224,9 @@ class SubscribeStart(_message.Message):
     isolation: SubscribeStart.Isolation
     group_protocol: SubscribeStart.GroupProtocol
     topic_pattern: str
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ..., group_protocol: _Optional[_Union[SubscribeStart.GroupProtocol, str]] = ..., topic_pattern: _Optional[str] = ...) -> None: ...
+    share_group: str
+    lock_renewal_ms: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ..., group_protocol: _Optional[_Union[SubscribeStart.GroupProtocol, str]] = ..., topic_pattern: _Optional[str] = ..., share_group: _Optional[str] = ..., lock_renewal_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionStart(_message.Message):
     __slots__ = ("topic", "partition", "offset", "timestamp_ms", "edge")
@@ -253,18 +259,20 @@ class Credit(_message.Message):
     def __init__(self, records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("assigned", "records", "revoked", "committed", "positions")
+    __slots__ = ("assigned", "records", "revoked", "committed", "positions", "acknowledged")
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     assigned: Assigned
     records: PartitionRecords
     revoked: Revoked
     committed: Committed
     positions: Positions
-    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
+    acknowledged: Acknowledged
+    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., acknowledged: _Optional[_Union[Acknowledged, _Mapping]] = ...) -> None: ...
 
 class Assigned(_message.Message):
     __slots__ = ("partitions",)
@@ -317,6 +325,54 @@ class Commit(_message.Message):
     offsets: _containers.RepeatedCompositeFieldContainer[Commit.Offset]
     def __init__(self, offsets: _Optional[_Iterable[_Union[Commit.Offset, _Mapping]]] = ...) -> None: ...
 
+class Acknowledge(_message.Message):
+    __slots__ = ("batches",)
+    class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        TYPE_UNSPECIFIED: _ClassVar[Acknowledge.Type]
+        TYPE_ACCEPT: _ClassVar[Acknowledge.Type]
+        TYPE_RELEASE: _ClassVar[Acknowledge.Type]
+        TYPE_REJECT: _ClassVar[Acknowledge.Type]
+        TYPE_RENEW: _ClassVar[Acknowledge.Type]
+    TYPE_UNSPECIFIED: Acknowledge.Type
+    TYPE_ACCEPT: Acknowledge.Type
+    TYPE_RELEASE: Acknowledge.Type
+    TYPE_REJECT: Acknowledge.Type
+    TYPE_RENEW: Acknowledge.Type
+    class Batch(_message.Message):
+        __slots__ = ("topic", "partition", "offsets", "type")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        OFFSETS_FIELD_NUMBER: _ClassVar[int]
+        TYPE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        offsets: _containers.RepeatedScalarFieldContainer[int]
+        type: Acknowledge.Type
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[Acknowledge.Type, str]] = ...) -> None: ...
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[Acknowledge.Batch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[Acknowledge.Batch, _Mapping]]] = ...) -> None: ...
+
+class Acknowledged(_message.Message):
+    __slots__ = ("batches",)
+    class Batch(_message.Message):
+        __slots__ = ("topic", "partition", "offsets", "error", "is_renewal")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        OFFSETS_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        IS_RENEWAL_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        offsets: _containers.RepeatedScalarFieldContainer[int]
+        error: RecordError
+        is_renewal: bool
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., error: _Optional[_Union[RecordError, _Mapping]] = ..., is_renewal: _Optional[bool] = ...) -> None: ...
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[Acknowledged.Batch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[Acknowledged.Batch, _Mapping]]] = ...) -> None: ...
+
 class Committed(_message.Message):
     __slots__ = ("error",)
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -357,17 +413,19 @@ class PartitionRecords(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[SubscribedRecord, _Mapping]]] = ..., topic_id: _Optional[bytes] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class SubscribedRecord(_message.Message):
-    __slots__ = ("offset", "timestamp_ms", "is_append_time", "key", "value", "headers")
+    __slots__ = ("offset", "timestamp_ms", "is_append_time", "key", "value", "headers", "delivery_count")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     IS_APPEND_TIME_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     offset: int
     timestamp_ms: int
     is_append_time: bool
     key: bytes
     value: bytes
     headers: _containers.RepeatedCompositeFieldContainer[RecordHeader]
-    def __init__(self, offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., is_append_time: _Optional[bool] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[RecordHeader, _Mapping]]] = ...) -> None: ...
+    delivery_count: int
+    def __init__(self, offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., is_append_time: _Optional[bool] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[RecordHeader, _Mapping]]] = ..., delivery_count: _Optional[int] = ...) -> None: ...

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from broker.gateway import subscribing
+from broker.gateway.credit import Grant
 from broker.gateway.membership import Joining, Offsets
 from broker.gateway.refusals import Refusal
-from broker.gateway.subscribing import From, Grant, Reading, Start, Subscription
+from broker.gateway.subscribing import From, Reading, Start, Subscription
 from metadata.topics import Topic
 from runtime.authorization.authorizer import Operation, topic_resource
 from stele.config import ClientWorld

@@ -9,12 +9,21 @@ import pytest
 from runtime.authorization.authorizer import CLUSTER, AllowAll, Operation, Resource, ResourceType
 from runtime.authorization.caller import Caller, Plane
 from stele.addresses import Address
+from stele.admin.descriptions import ConfigResource
+from stele.aio import Admin
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.one_node import HOST, on_a_node
-from tests.support.thin_client import Member, Publishing, Subscribing, publish, record
-from tests.support.thin_node import create
+from tests.support.thin_client import (
+    Member,
+    Publishing,
+    Subscribing,
+    Worker,
+    publish,
+    record,
+)
+from tests.support.thin_node import BOOTSTRAP, client_world, create
 from world.world import World
 
 EARLIEST = pb.PartitionStart.EDGE_EARLIEST
@@ -131,6 +140,34 @@ async def test_groups_that_may_not_be_joined(
 
 
 GROUP = Resource(ResourceType.GROUP, "g")
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason"),
+    [(OPEN, "TOPIC_AUTHORIZATION_FAILED"), (GROUP, "GROUP_AUTHORIZATION_FAILED")],
+)
+@on_a_node
+async def test_share_groups_that_may_not_be_joined_or_not_any_more(
+    world: World, authorizer: Forbidding, resource: Resource, reason: str
+) -> None:
+    await create(world, "open", 1)
+    async with Admin(BOOTSTRAP, world=client_world(world)) as admin:
+        earliest = {"share.auto.offset.reset": "earliest"}
+        await admin.alter_configs({ConfigResource.group("g"): earliest})
+    channel = world.network.channel(Address(HOST, 9192))
+    await publish(channel, [record()] * 2, "open")
+    member = Worker(channel)
+    await member.join("g", "open", 1)
+    await member.until(lambda: len(member.got) == 1)
+    authorizer.forbidden = {(Operation.READ, resource)}
+    await member.grant(1)
+    another = Worker(channel)
+    await another.join("g", "open", 1)
+    for each in (member, another):
+        refused = await refusal(each)
+        assert refused.code is RpcCode.PERMISSION_DENIED
+        assert refused.info is not None
+        assert refused.info.reason == reason
 
 
 @on_a_node

@@ -13,7 +13,6 @@ from stele.share_consumer.membership import (
 from stele.share_consumer.session import (
     ENDS,
     GAP,
-    RENEW,
     AcknowledgedRange,
     Kind,
     Outcome,
@@ -24,6 +23,7 @@ from stele.share_consumer.session import (
 
 P, Q = PartitionId(b"p" * 16, 0), PartitionId(b"p" * 16, 1)
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
+RENEW = AcknowledgeType.RENEW
 LOCK_S = 30.0
 
 
@@ -139,6 +139,70 @@ def test_renewals_go_in_a_request_of_their_own_before_decisions() -> None:
     assert request.acknowledged == {P: [AcknowledgedRange(0, 0, 2)]}
     answer(session, request, now_s=15.0)
     assert session.next_at_s(15.0) == 30.0
+
+
+def test_an_application_renews_one_record_alone_and_hears_of_it() -> None:
+    session = ShareSession(patience_s=0.0)
+    session.read([P])
+    answer(session, session.next_request(0.0, wants_records=True))
+    first = session.took(P, [0, 1, 2], 0.0, LOCK_S)
+    assert session.next_request(20.0, wants_records=False) is None, "nothing is renewed by itself"
+    second = session.renew(P, 1, 20.0, 7)
+    assert second is not None
+    assert session.next_at_s(20.0) == 0.0
+    request = session.next_request(20.0, wants_records=True)
+    assert request is not None
+    assert request.acknowledged == {P: [AcknowledgedRange(1, 1, RENEW)]}
+    answer(session, request, now_s=20.0)
+    assert session.take_outcomes() == [Outcome(P, (7,), (1,), None, is_renewal=True)]
+    assert session.next_request(LOCK_S, wants_records=False) is None
+    assert not session.holds(first, 0, LOCK_S)
+    assert session.holds(second, 1, LOCK_S)
+    session.decide(P, 1, ACCEPT, 8)
+    answer(session, session.next_request(LOCK_S, wants_records=False))
+    assert session.take_outcomes() == [Outcome(P, (8,), (1,), None)]
+
+
+def test_every_renewal_has_an_outcome() -> None:
+    session = opened(P)
+    session.took(P, [0], 0.0, LOCK_S)
+
+    def told() -> list[tuple[tuple[int, ...], ErrorCode | None]]:
+        found = session.take_outcomes()
+        assert all(each.is_renewal for each in found if each.numbers != (9,))
+        return [(each.numbers, each.error.code if each.error else None) for each in found]
+
+    invalid = ErrorCode.INVALID_RECORD_STATE
+    session.renew(P, 5, 0.0, 1)
+    assert told() == [((1,), invalid)], "it has no such record"
+    session.renew(P, 0, 0.0, 2)
+    session.renew(P, 0, 0.0, 3)
+    request = session.next_request(0.0, wants_records=False)
+    answer(session, request, {P: ApiError(invalid)})
+    assert told() == [((2, 3), invalid)], "the leader refuses it"
+    session.renew(P, 0, 0.0, 4)
+    session.decide(P, 0, ACCEPT, 9)
+    request = session.next_request(0.0, wants_records=False)
+    assert told() == [((4,), invalid)], "a decision came before it"
+    answer(session, request)
+    assert told() == [((9,), None)]
+    session.took(P, [1, 2], 0.0, LOCK_S)
+    session.renew(P, 1, 0.0, 5)
+    request = session.next_request(0.0, wants_records=False)
+    session.decide(P, 1, ACCEPT, 9)
+    answer(session, request)
+    assert told() == [((5,), None)], "a decision came after it"
+    session.renew(P, 2, 0.0, 6)
+    session.on_lost("it broke", maybe_taken=True)
+    assert told() == [((9,), ErrorCode.SHARE_SESSION_NOT_FOUND), ((6,), invalid)]
+    session.took(P, [3], 0.0, LOCK_S)
+    session.renew(P, 3, 0.0, 7)
+    session.next_request(LOCK_S, wants_records=False)
+    assert told() == [((7,), invalid)], "its lock has ended"
+    session.can_renew = False
+    session.took(P, [4], 0.0, LOCK_S)
+    session.renew(P, 4, 0.0, 8)
+    assert told() == [((8,), ErrorCode.UNSUPPORTED_VERSION)]
 
 
 def test_a_renewed_lock_lasts_longer() -> None:
