@@ -240,6 +240,20 @@ async def test_a_look_up_by_time_in_a_batch_yields() -> None:
         assert peak_bytes < 4 << 20
 
 
+async def test_a_look_up_by_time_over_many_batches_yields() -> None:
+    """Not only between segments, and within batches that are decompressed."""
+    log = open_log(CountingDisk())
+    for number in range(6_000):
+        append(log, make_batch(size=1_000, timestamp_ms=1_000 + number))
+    turns = 0
+    searching = asyncio.ensure_future(log.max_timestamp_offset(5_999))
+    while not searching.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert searching.result() == TimestampOffset(6_998, 5_998, 0)
+    assert turns > 5  # for 6 MB
+
+
 # ------------------------------------------------------------------------------- removals
 
 
