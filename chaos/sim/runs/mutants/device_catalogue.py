@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
 
 DEVICE = [
+    Mutant(
+        "storage: sync all directories of a file system by one handle",
+        (
+            Edit(
+                "runtime/real/held_directories.py",
+                "HeldDirectories.of",
+                "self._handles.get(self._innermost(paths))",
+                "next(iter(self._handles.values()), None)",
+            ),
+        ),
+        kinds=("fail_write_back",),
+        load=LoadKind.RARE,
+    ),
     Mutant(
         "storage: take the directory offline for any error but want of space",
         (
