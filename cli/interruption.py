@@ -1,4 +1,4 @@
-"""SIGTERM as a Ctrl-C with another exit code, for commands that have something to clear away."""
+"""SIGTERM as a Ctrl-C with another exit code: what a command has begun is cleared away."""
 
 from __future__ import annotations
 
@@ -19,17 +19,26 @@ def exit_code_of(interruption: KeyboardInterrupt) -> int:
     return EXIT_TERMINATED if isinstance(interruption, Terminated) else EXIT_INTERRUPTED
 
 
+class Termination:
+    """Whether SIGTERM has come."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+
 @contextmanager
-def terminable() -> Iterator[None]:
+def terminable() -> Iterator[Termination]:
     """The first SIGTERM raises Terminated in the main thread; what is cleared away then is not
     disturbed by more of them."""
+    termination = Termination()
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        termination.has_come = True
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield
+        yield termination
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -51,7 +51,7 @@ from cli.command_list import CommandList
 from cli.dev import commands as dev
 from cli.group import commands as group
 from cli.importing.command import import_command
-from cli.interruption import EXIT_INTERRUPTED
+from cli.interruption import EXIT_INTERRUPTED, EXIT_TERMINATED, terminable
 from cli.output import CommandError, UsageError, note
 from cli.perf import commands as perf
 from cli.top.command import top
@@ -194,7 +194,11 @@ def _failed(message: str, code: int) -> int:
 def main() -> None:
     # A client logs warnings of failures that it also raises as errors: they are shown once.
     logging.getLogger("stele").addHandler(logging.NullHandler())
-    code = run(sys.argv[1:])
+    # A consumer leaves its group, for example. Nodes have handlers of their own.
+    with terminable() as termination:
+        code = run(sys.argv[1:])
+    if termination.has_come:  # Typer gives every interruption the exit code of Ctrl-C
+        code = EXIT_TERMINATED
     # Another Ctrl-C ends what is left to clear away, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code)

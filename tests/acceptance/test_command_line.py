@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from stele import Producer
+from stele import Admin, Producer
 from tests.support.acceptance import committed
 
 pytestmark = pytest.mark.processes
@@ -229,19 +229,26 @@ def test_a_measurement_that_is_interrupted_tells_what_it_has(
     assert " ms 99.9th." in out
 
 
-def test_a_follower_of_a_topic_ends_by_ctrl_c(bootstrap: str, create_topic: CreateTopic) -> None:
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@SIGNALS
+def test_a_follower_of_a_topic_ends_by_a_signal(
+    bootstrap: str, create_topic: CreateTopic, number: signal.Signals, code: int
+) -> None:
     topic = create_topic()
     stele("produce", topic, bootstrap=bootstrap, stdin=b"here\n")
     process = start("consume", topic, "--follow", "-b", bootstrap)
     assert process.stdout is not None
     assert process.stdout.readline() == "here\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, errors = process.communicate(timeout=10)
-    assert (process.returncode, out, errors) == (130, "", "")
+    assert (process.returncode, out, errors) == (code, "", "")
 
 
+@SIGNALS
 def test_a_group_goes_on_where_its_last_member_has_stopped(
-    bootstrap: str, create_topic: CreateTopic
+    bootstrap: str, create_topic: CreateTopic, number: signal.Signals, code: int
 ) -> None:
     topic = create_topic(partitions=1)
     stele("produce", topic, bootstrap=bootstrap, stdin=b"one\ntwo\nthree\n")
@@ -251,9 +258,12 @@ def test_a_group_goes_on_where_its_last_member_has_stopped(
     process = start("consume", topic, "--group", group, "-b", bootstrap)
     assert process.stdout is not None
     assert process.stdout.readline() == "three\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, errors = process.communicate(timeout=10)
-    assert (process.returncode, out, errors) == (130, "", "")
+    assert (process.returncode, out, errors) == (code, "", "")
+    with Admin(bootstrap) as admin:
+        (described,) = admin.describe_groups([group])
+    assert list(described.members) == []
     refused = stele("consume", topic, "--group", group, "--partition", "0", bootstrap=bootstrap)
     assert "exclude each other" in one_line(refused, code=2)
     refused = stele("consume", topic, "--group", group, "--offset", "1", bootstrap=bootstrap)
