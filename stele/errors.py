@@ -151,6 +151,21 @@ class ErrorCode(enum.IntEnum):
         """Whether the same request may succeed later, as Kafka's clients judge it."""
         return self in _RETRIABLE
 
+    @property
+    def is_denial(self) -> bool:
+        """Whether the caller lacks a right, which an administrator may give."""
+        return self in _DENIALS
+
+
+_DENIALS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
 
 _RETRIABLE = frozenset(
     {

@@ -58,6 +58,14 @@ class Heartbeats:
     def has_begun(self) -> bool:
         return self._task is not None
 
+    def begin_again(self) -> None:
+        """Begin after a growing pause. It grows until a heartbeat succeeds, and ``wake`` does not
+        end it."""
+        if self._task is not None:
+            self._task.cancel()
+        pause_s = self._backoff.next_s()
+        self._task = asyncio.get_running_loop().create_task(self._run(pause_s))
+
     def forget(self) -> None:
         """They have ended, and may begin again."""
         self._task = None
@@ -68,7 +76,8 @@ class Heartbeats:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, pause_s: float = 0.0) -> None:
+        await asyncio.sleep(pause_s)
         try:
             await self._beat()
         except SteleError as error:

@@ -11,7 +11,7 @@ from stele.config import ConsumerConfig
 from stele.consumer.fetcher import Fetcher
 from stele.consumer.polled import PolledRows, RowsOf
 from stele.consumer.positions import PartitionPosition, Progress, RawBatch
-from stele.errors import SteleError, UnreadableBatchError
+from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
 
@@ -169,9 +169,18 @@ class AssignedPartitions:
             if progress is not None:
                 yield name, progress
 
-    def stopped_by(self) -> SteleError | None:
-        """The error that stops a partition, unless the partition is paused."""
+    def take_error(self) -> SteleError | None:
+        """The error that stops a partition, unless the partition is paused. One about a missing
+        right is returned once: from then on all partitions find out anew whether they have it."""
         for position in self.positions.values():
             if (error := position.stopped_by) is not None and not position.paused:
+                self.forget_denials(error)
                 return error
         return None
+
+    def forget_denials(self, error: SteleError) -> None:
+        """The application hears this error now."""
+        if isinstance(error, ApiError) and error.code.is_denial:
+            for position in self.positions.values():
+                position.forget_denial()
+            self.fetcher.wake()

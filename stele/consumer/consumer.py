@@ -252,10 +252,13 @@ class Consumer:
         Raises the error that stops a partition, again at each poll until a seek:
         OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError, ApiError.
         UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for ``default_api_timeout_ms``,
-        ends when a partition of that name exists again.
+        ends when a partition of that name exists again. TOPIC_AUTHORIZATION_FAILED and
+        GROUP_AUTHORIZATION_FAILED, for a right that is missing, are raised once each time a broker
+        refuses. Further polls ask again, and return records when the right is back.
 
         A member of a group joins, gives partitions up and gets others within its polls. Raises
-        FencedInstanceError or ApiError when it cannot be a member."""
+        FencedInstanceError or ApiError when it cannot be a member. A member without the right READ
+        of its group loses its partitions, and reads nothing outside of the group."""
         self._check_open()
         limit = poll_limit(max_records, self._config.max_poll_records)
         with self._polls.one():
@@ -374,7 +377,7 @@ class Consumer:
     def _raise_error(self) -> None:
         if self._fetcher.failure is not None:
             raise self._fetcher.failure
-        if (error := self._assigned.stopped_by()) is not None:
+        if (error := self._assigned.take_error()) is not None:
             raise error
 
     def why(self, *partitions: PartitionArgument) -> dict[TopicPartition, str]:
@@ -500,6 +503,7 @@ class Consumer:
             if self._group is not None:
                 self._group.find_starts()
             if (error := position.stopped_by) is not None:
+                self._assigned.forget_denials(error)
                 raise error
             self._fetcher.wake()
             left_s = deadline - self._world.clock.monotonic()

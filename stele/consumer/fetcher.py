@@ -358,7 +358,10 @@ class Fetcher:
             if not self._requests.take_hint(item, answer):
                 self._view.refresh_soon()
         else:
-            self._fail(position, ApiError(code, _why_refused(position.partition, code)))
+            error = ApiError(code, _why_refused(position.partition, code))
+            if code.is_denial:
+                position.retry.postpone(error.message, self._clock.monotonic(), is_told=False)
+            self._fail(position, error)
 
     def _take(self, item: Item, answer: FetchAnswer) -> None:
         position = item.position

@@ -115,7 +115,8 @@ class PartitionPosition:
         self.in_flight = False
         self.sent_to = -1  # the broker that was asked last, and when
         self.sent_at = 0.0
-        self.error: SteleError | None = None  # poll raises it until a seek
+        # Poll raises it until a seek, or once if a right is missing.
+        self.error: SteleError | None = None
         self.high_watermark = -1
         self.last_stable_offset = -1  # -1: not known; at most the high watermark
         # The position and the end that ``take_progress`` has returned last. A seek knows no end.
@@ -180,6 +181,12 @@ class PartitionPosition:
     def stopped_by(self) -> SteleError | None:
         """The error that stops the partition, after the records that were fetched before it."""
         return None if self.has_buffer else self.error or self.gone
+
+    def forget_denial(self) -> None:
+        """Poll has raised that a right is missing: the next request finds out whether it still
+        is."""
+        if isinstance(self.error, ApiError) and self.error.code.is_denial:
+            self.error = None
 
     @property
     def is_fetched(self) -> bool:

@@ -202,7 +202,9 @@ class ShareConsumer:
         implicit acknowledgement it first accepts everything that was returned before. With explicit
         acknowledgement records may be polled while others are still being processed.
 
-        Raises ApiError if a partition cannot be read or the group refuses this member.
+        Raises ApiError if a partition cannot be read or the group refuses this member. For a right
+        that is missing it is raised once each time a broker refuses. Further polls ask again, and
+        return records when the right is back.
         """
         self._check_open()
         limit = poll_limit(max_records, self._config.max_poll_records)
@@ -226,7 +228,7 @@ class ShareConsumer:
         while True:
             self._news.clear()
             self._check_open()
-            self._raise_failure()
+            await self._raise_failure()
             if taken := self._leaders.hand_out(limit):
                 return taken
             if (problem := self._leaders.take_problem()) is not None:
@@ -243,10 +245,14 @@ class ShareConsumer:
             return False
         return True
 
-    def _raise_failure(self) -> None:
+    async def _raise_failure(self) -> None:
         failure = self._leaders.failure or self._member.failure
-        if failure is not None:
-            raise failure
+        if failure is None:
+            return
+        if isinstance(failure, ApiError) and failure.code.is_denial:
+            self._member.begin_anew()
+            await self._leaders.begin_anew()
+        raise failure
 
     def __aiter__(self) -> Self:
         return self
@@ -336,7 +342,7 @@ class ShareConsumer:
         while any(number in self._leaders.unsettled for number in awaited):
             self._news.clear()
             self._check_open()
-            self._raise_failure()
+            await self._raise_failure()
             if not await self._wait_for_news(until_s - self._world.clock.monotonic()):
                 raise ApiError(
                     ErrorCode.REQUEST_TIMED_OUT,

@@ -205,6 +205,12 @@ class ShareLeaders:
             self._in_background(leader)
         await asyncio.gather(*self._ending)
 
+    async def begin_anew(self) -> None:
+        """A call has raised that a right was missing. The sessions end, and what they had given
+        may go to other members. The next poll begins others."""
+        self.failure = None
+        await self.end()
+
     def assignment(self) -> list[TopicPartition]:
         """As far as names are known."""
         self._learn_names()

@@ -65,6 +65,13 @@ class ShareMember:
     def wake(self) -> None:
         self._heartbeats.wake()
 
+    def begin_anew(self) -> None:
+        """A call has raised that a right was missing: join again, after a growing pause."""
+        self.failure = None
+        self.membership.begin_anew()
+        self._heartbeats.begin_again()
+        self._on_change()
+
     def poll_begins(self) -> None:
         self._polls += 1
         if not self._heartbeats.has_begun:

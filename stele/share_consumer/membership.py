@@ -85,6 +85,10 @@ class ShareMembership:
         """No answer came. The next heartbeat says everything."""
         self._known_topics = None
 
+    def begin_anew(self) -> None:
+        """The member was refused, and has no partitions. The next heartbeat joins."""
+        self._drop_out()
+
     def leave(self) -> ShareHeartbeat | None:
         """The membership ends. Returns the heartbeat with which the member leaves, or None if the
         coordinator does not know it."""

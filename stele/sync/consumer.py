@@ -275,10 +275,14 @@ class Consumer(CallsBack):
         Raises the error that stops a partition, again at each poll until a seek:
         OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError, ApiError.
         UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for ``default_api_timeout_ms``,
-        ends when a partition of that name exists again. Raises WakeupError after ``wakeup``.
+        ends when a partition of that name exists again. TOPIC_AUTHORIZATION_FAILED and
+        GROUP_AUTHORIZATION_FAILED, for a right that is missing, are raised once each time a broker
+        refuses. Further polls ask again, and return records when the right is back. Raises
+        WakeupError after ``wakeup``.
 
         A member of a group joins, gives partitions up and gets others within its polls. Raises
-        FencedInstanceError or ApiError when it cannot be a member.
+        FencedInstanceError or ApiError when it cannot be a member. A member without the right READ
+        of its group loses its partitions, and reads nothing outside of the group.
         """
         self._settle_alone()
         call, records = self._call_back(lambda: self._consumer.poll(max_records, timeout_ms))

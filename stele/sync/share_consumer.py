@@ -140,8 +140,9 @@ class ShareConsumer(CallsBack):
         implicit acknowledgement it first accepts everything that was returned before. With explicit
         acknowledgement records may be polled while others are still being processed.
 
-        Raises ApiError if a partition cannot be read or the group refuses this member. Raises
-        WakeupError after ``wakeup``.
+        Raises ApiError if a partition cannot be read or the group refuses this member. For a right
+        that is missing it is raised once each time a broker refuses. Further polls ask again, and
+        return records when the right is back. Raises WakeupError after ``wakeup``.
         """
         self._settle_alone()
         call, records = self._call_back(lambda: self._consumer.poll(max_records, timeout_ms))

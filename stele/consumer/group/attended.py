@@ -17,7 +17,9 @@ class Attended:
     def __init__(
         self, config: ConsumerConfig, view: ClusterView, announce: Callable[[], None]
     ) -> None:
-        self.failure: SteleError | None = None  # poll raises it; the member does nothing more
+        self.failure: SteleError | None = None
+        """Poll raises it, and the member does nothing more. If a right was missing, the member
+        begins anew after that poll."""
         self.waits_for = ""  # why the join is not over, in words
         self._config = config
         self._view = view
@@ -26,6 +28,11 @@ class Attended:
         self._choice: TopicChoice | None = None
         self._polled_at = self._clock.monotonic()
         self._polls = 0  # that have begun and not ended: a rebalance listener may poll, too
+
+    def refuse(self, error: SteleError) -> None:
+        """The next poll raises the error. The first of several counts."""
+        self.failure = self.failure or error
+        self._announce()
 
     def poll_begins(self) -> None:
         self._polls += 1

@@ -24,7 +24,7 @@ from stele.consumer.group.reconciling import ReconcilingMembership
 from stele.consumer.group.reconciling_member import ReconcilingMember
 from stele.consumer.group.requests import Standing
 from stele.consumer.group.topic_choice import TopicChoice
-from stele.errors import CommitFailedError, ErrorCode, SteleError
+from stele.errors import ApiError, CommitFailedError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.records import GroupMetadata, OffsetAndMetadata
 
@@ -132,8 +132,10 @@ class ConsumerGroup:
     async def go_on(self) -> None:
         """Do what the group asks of the application: called in each turn of a poll.
 
-        Raises what made the membership end, and what the application's functions raise.
+        Raises what made the membership end, the refusal of an automatic commit, and what the
+        application's functions raise.
         """
+        self._offsets.raise_denial()
         self._offsets.find_starts()
         if not self.is_subscribed or self.is_rebalancing:
             return
@@ -210,6 +212,8 @@ class ConsumerGroup:
             await self._give_up(loss.partitions, is_lost=True)
         finally:
             self._membership.gave_up(loss)
+        if isinstance(failure, ApiError) and failure.code.is_denial:
+            self._member.begin_anew()
         raise failure
 
     # ------------------------------------------------------------------------ reasons

@@ -51,6 +51,8 @@ class GroupMember(Attended):
         self._metadata_is_news = False
         self._joining: asyncio.Task[None] | None = None
         self._heart: asyncio.Task[None] | None = None
+        self._denials = client_backoff(config, view.world)
+        self._denied_pause_s = 0.0  # before the next join
         view.on_change.append(self._metadata_changed)
 
     # ---------------------------------------------------------------------- the application
@@ -60,6 +62,11 @@ class GroupMember(Attended):
         self.failure = None
         # The topics of a pattern are found before the member joins, or at the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
+
+    def begin_anew(self) -> None:
+        """A poll has raised that a right was missing: join again, after a growing pause."""
+        self.failure = None
+        self._denied_pause_s = self._denials.next_s()
 
     def start(self) -> None:
         if self._heart is None:
@@ -85,6 +92,7 @@ class GroupMember(Attended):
 
     def took_share(self) -> None:
         """The application's functions were called for the share."""
+        self._denials.reset()
 
     async def leave(self, reason: str) -> None:
         """Leave the group, unless the member is static: its session keeps its place. Partitions
@@ -119,7 +127,9 @@ class GroupMember(Attended):
     async def _join(self) -> None:
         """Join until there is a share, or the application must give something up first."""
         backoff = client_backoff(self._config, self._view.world)
+        pause_s, self._denied_pause_s = self._denied_pause_s, 0.0
         try:
+            await asyncio.sleep(pause_s)
             while self.membership.needs_join and not self.membership.giving_up().partitions:
                 try:
                     if await self._join_once():
@@ -138,10 +148,10 @@ class GroupMember(Attended):
                     )
                 await asyncio.sleep(pause_s)
         except SteleError as error:
-            self.failure = error
+            self.refuse(error)
         except Exception as error:
             log.error("the consumer's group stops because of a bug in it", exc_info=error)
-            self.failure = SteleError(f"a bug in the consumer, see the log: {error!r}")
+            self.refuse(SteleError(f"a bug in the consumer, see the log: {error!r}"))
         finally:
             self.waits_for = ""
             self._announce()
@@ -228,16 +238,29 @@ class GroupMember(Attended):
                 self._heard(standing, await self._coordinator.heartbeat(standing))
                 backoff.reset()
             except SteleError as error:
+                if isinstance(error, ApiError) and error.code.is_denial:
+                    self._refused(standing, error)
+                    continue
                 pause_s = min(pause_s, backoff.next_s())
                 self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
 
     def _heard(self, standing: Standing, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             return
-        self.membership.on_told(standing, code)
         if code is ErrorCode.FENCED_INSTANCE_ID:
-            self.failure = FencedInstanceError(self._config.group_instance_id or "")
-        self._announce()
+            self._refused(standing, FencedInstanceError(self._config.group_instance_id or ""))
+        elif code in FATAL:
+            text = f"group {self._config.group_id}: {explain(code)}"
+            self._refused(standing, ApiError(code, text))
+        else:
+            self.membership.on_told(standing, code)
+            self._announce()
+
+    def _refused(self, standing: Standing, error: ApiError) -> None:
+        """A heartbeat was refused for good. An outdated one says nothing about the member."""
+        if standing == self.membership.standing:
+            self.membership.on_told(standing, error.code)
+            self.refuse(error)
 
     async def _look_around(self) -> None:
         """Look again for the topics of a pattern, and for topics that were missing."""

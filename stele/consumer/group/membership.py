@@ -302,6 +302,9 @@ class Membership:
                 self._drop_out(NO_MEMBER_ID, "the group had removed this member")
             case ErrorCode.FENCED_INSTANCE_ID:
                 self._drop_out(NO_MEMBER_ID, "another process took over the instance id")
+            case ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                # The coordinator may still know the member, and takes it back under the same id.
+                self._drop_out(self._standing.member_id, "the group had refused this member")
 
     def _drop_out(self, member_id: str, reason: str) -> None:
         self._standing = self._standing._replace(member_id=member_id, generation=-1)

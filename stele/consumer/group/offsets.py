@@ -74,6 +74,7 @@ class GroupOffsets:
         self._next_auto_commit = view.world.clock.monotonic() + self._interval_s
         self._auto_commit: asyncio.Task[None] | None = None
         self._looking_up: asyncio.Task[None] | None = None
+        self._denial: ApiError | None = None  # of an automatic commit; the next poll raises it
         self.waits_for = ""  # why positions are not known yet, in words
 
     @property
@@ -198,13 +199,31 @@ class GroupOffsets:
             offsets = self._news(partitions)
             if offsets:
                 self._auto_commit = self.begin(standing, offsets)
-                self._auto_commit.add_done_callback(_warn)
+                self._auto_commit.add_done_callback(self._auto_committed)
+
+    def _auto_committed(self, commit: asyncio.Task[None]) -> None:
+        error = None if commit.cancelled() else commit.exception()
+        if isinstance(error, Exception):
+            self._not_committed(error)
+
+    def _not_committed(self, error: Exception) -> None:
+        """An automatic commit has failed: its records are read again."""
+        log.warning(_NOT_COMMITTED, error)
+        if isinstance(error, ApiError) and error.code.is_denial:
+            self._denial = error
+            self._announce()
+
+    def raise_denial(self) -> None:
+        """Raise, once, that an automatic commit was refused because a right is missing."""
+        denial, self._denial = self._denial, None
+        if denial is not None:
+            raise denial
 
     async def commit_at_once(
         self, standing: Standing, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> None:
         """Commit returned records before their partition is given up. A failure is logged: the
-        records are read again."""
+        records are read again. The next poll raises it if a right is missing."""
         offsets = self._news(partitions)
         if not self._config.enable_auto_commit or not offsets:
             return
@@ -214,7 +233,7 @@ class GroupOffsets:
         except TimeoutError:
             log.warning("%s was not committed in time: %s", offsets, self._coordinator.where)
         except SteleError as error:
-            log.warning(_NOT_COMMITTED, error)
+            self._not_committed(error)
 
     def _news(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {
@@ -311,8 +330,7 @@ class GroupOffsets:
             self.waits_for = f"{told.partition}: the coordinator answers {told.error.name}"
         elif told.error is not ErrorCode.NONE:
             text = f"the committed offset of {told.partition} cannot be given"
-            position.awaits_committed = False
-            position.error = ApiError(told.error, text)
+            _stop(position, ApiError(told.error, text))
         elif told.committed is None:
             position.awaits_committed = False  # auto_offset_reset decides
         else:
@@ -323,8 +341,7 @@ class GroupOffsets:
     ) -> None:
         for position, generation in waiting.values():
             if position.generation == generation:
-                position.awaits_committed = False
-                position.error = error
+                _stop(position, error)
 
     async def close(self) -> None:
         tasks = [each for each in (self._auto_commit, self._looking_up) if each is not None]
@@ -333,8 +350,7 @@ class GroupOffsets:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _warn(commit: asyncio.Task[None]) -> None:
-    """If an automatic commit fails, its records are read again."""
-    error = None if commit.cancelled() else commit.exception()
-    if error is not None:
-        log.warning(_NOT_COMMITTED, error)
+def _stop(position: PartitionPosition, error: ApiError) -> None:
+    """The group's offset is not given. It is asked for again if a right is missing."""
+    position.awaits_committed = error.code.is_denial
+    position.error = error

@@ -29,6 +29,7 @@ REMOVED: Final = frozenset(
     {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
 )
 """Errors after which the member owns nothing, and may join again."""
+_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ class ReconcilingMembership:
 
     def on_told(self, standing: Standing, error: ErrorCode) -> None:
         """What the coordinator says to a heartbeat or a commit."""
-        if standing == self.standing and error in REMOVED:
+        if standing == self.standing and (error in REMOVED or error is _DENIED):
             self._drop_out()
 
     def _drop_out(self) -> None:

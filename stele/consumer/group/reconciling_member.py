@@ -58,6 +58,12 @@ class ReconcilingMember(Attended):
     def start(self) -> None:
         self._heartbeats.start()
 
+    def begin_anew(self) -> None:
+        """A poll has raised that a right was missing: join again, after a growing pause."""
+        self.failure = None
+        self.membership.begin_anew()
+        self._heartbeats.begin_again()
+
     @property
     def is_joining(self) -> bool:
         return self.membership.state is State.JOINING
@@ -101,8 +107,7 @@ class ReconcilingMember(Attended):
     # -------------------------------------------------------------------------- heartbeats
 
     def _on_end(self, error: SteleError) -> None:
-        self.failure = error
-        self._announce()
+        self.refuse(error)
 
     async def _turn(self) -> float | None:
         if not self.membership.may_heartbeat:

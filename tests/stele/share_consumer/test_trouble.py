@@ -219,6 +219,49 @@ async def test_a_broker_that_refuses_the_member_is_reported(stage: Stage) -> Non
             await consumer.poll(timeout_ms=5000)
 
 
+@pytest.mark.parametrize("errors", ["heartbeat_errors", "fetch_errors"])
+@on_stage
+async def test_a_member_without_the_right_hears_it_from_each_poll_and_goes_on_when_it_is_back(
+    stage: Stage, *, errors: str
+) -> None:
+    twin = twin_of(stage, *VALUES)
+    async with stage.share_consumer(share_acknowledgement_mode="explicit") as consumer:
+        consumer.subscribe(["t"])
+        (first, *_) = await polled(consumer, 3)
+        getattr(twin, errors).extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 3)
+        for _ in range(3):
+            with pytest.raises(ApiError) as failure:
+                await consumer.poll(timeout_ms=20_000)
+            assert failure.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            assert consumer.assignment() == []
+            assert not consumer.holds(first), "its session has ended"
+        again = await polled(consumer, 3)
+        assert values_of(again) == VALUES
+        for record in again:
+            consumer.acknowledge(record)
+        await consumer.commit()
+    assert twin.outcomes() == dict.fromkeys(range(3), ACCEPT)
+
+
+@on_stage
+async def test_a_member_without_the_right_hands_out_nothing_that_it_has_fetched(
+    stage: Stage,
+) -> None:
+    twin = twin_of(stage, *VALUES)
+    async with stage.share_consumer() as consumer:
+        consumer.subscribe(["t"])
+        assert values_of(await consumer.poll(1)) == [b"a"]
+        await consumer.commit()
+        twin.heartbeat_errors.extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2)
+        await asyncio.sleep(15)
+        for _ in range(2):
+            with pytest.raises(ApiError, match="GROUP_AUTHORIZATION_FAILED"):
+                await consumer.poll(timeout_ms=20_000)
+        assert values_of(await polled(consumer, 2)) == [b"b", b"c"]
+        await consumer.commit()
+    assert twin.outcomes() == dict.fromkeys(range(3), ACCEPT)
+
+
 @on_stage
 async def test_a_member_whose_application_does_not_poll_leaves(stage: Stage) -> None:
     twin = twin_of(stage, *VALUES)

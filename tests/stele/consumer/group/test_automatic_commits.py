@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stele.consumer.consumer import Consumer
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.kafka.messages import offset_commit
 from tests.stele.consumer.group.test_coordinator_answers import coordinating
@@ -70,14 +70,17 @@ async def test_at_an_interval_it_commits_what_earlier_polls_returned(stage: Stag
 
 
 @on_stage
-async def test_a_failure_is_logged_and_the_next_one_makes_up_for_it(
+async def test_a_refusal_is_raised_by_the_next_poll_and_the_next_one_makes_up_for_it(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     commits = Commits(stage)
     commits.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     async with stage.consumer(group_id="g") as consumer:
         await reading(consumer)
-        await polled_for(consumer, 7)
+        await polled_for(consumer, 6)
+        with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED: the offset of t-0 was not"):
+            await consumer.poll(1, timeout_ms=0)
+        await polled_for(consumer, 1)
         assert commits.made == [(5.5, 5)]
         assert "offsets were not committed: " in caplog.text
         assert "TOPIC_AUTHORIZATION_FAILED" in caplog.text
