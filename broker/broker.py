@@ -391,6 +391,7 @@ class Broker:
             why_not_certificates=self._certificates.why_not,
             telemetry=self._telemetry,
             connections=lambda: self._kafka.connections.open,
+            encrypted_listeners=self._tls.by_name,
             tracer=world.tracer,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from cli.server import load_config
 if TYPE_CHECKING:
     from node.findings import Finding
     from stele.admin.acls import Acl
+    from stele.admin.client_connections import ListenerCertificate
     from stele.admin.quorum import QuorumDescription
     from stele.sync import Admin
 
@@ -46,7 +48,7 @@ def doctor(
     """Find what is unsafe, and say what to do; exit code 3 if there is a problem.
 
     With --config the files of nodes are examined, with --bootstrap-server a live cluster: its
-    users, their rules, and the certificates that brokers show.
+    users, their rules, the certificates that brokers show, and those that they have refused.
     """
     from datetime import UTC, datetime
 
@@ -98,9 +100,10 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
         ]
         anonymous_is_super = _is_super_user(admin, ANONYMOUS)
         silent_voters = _silent(admin.describe_quorum())
-    brokers = {
-        each.broker_id: (each.host, each.port) for each in cluster.brokers if not each.fenced
-    }
+        brokers = {
+            each.broker_id: (each.host, each.port) for each in cluster.brokers if not each.fenced
+        }
+        listeners, untold = _certificates_of(admin, brokers)
     certificates, silent = {}, dict[int, str]()
     for broker_id, (host, port) in brokers.items() if has_tls else ():
         try:
@@ -120,8 +123,26 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
             anonymous_is_super=anonymous_is_super,
             fenced=[each.broker_id for each in cluster.brokers if each.fenced],
             silent_voters=silent_voters,
+            listeners=listeners,
+            untold=untold,
         )
     )
+
+
+def _certificates_of(
+    admin: Admin, broker_ids: Iterable[int]
+) -> tuple[dict[int, Sequence[ListenerCertificate]], dict[int, str]]:
+    """What brokers say of their own certificates; the brokers that do not, and why."""
+    from stele.errors import ApiError
+
+    listeners: dict[int, Sequence[ListenerCertificate]] = {}
+    untold: dict[int, str] = {}
+    for broker_id in broker_ids:
+        try:
+            listeners |= admin.describe_certificates([broker_id])
+        except ApiError as error:
+            untold[broker_id] = error.message or error.code.name
+    return listeners, untold
 
 
 def _silent(quorum: QuorumDescription) -> list[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from cryptography import x509
 
@@ -14,6 +14,7 @@ from node.findings import Finding, Level
 from security.node_identity import named_nodes, node_uri
 from security.renewal import days_left, names_host
 from stele.admin.acls import Acl
+from stele.admin.client_connections import ListenerCertificate
 from world.network import ANONYMOUS
 
 _EVERYBODY = ("User:*", ANONYMOUS)
@@ -34,11 +35,15 @@ class ClusterFacts:
     anonymous_is_super: bool = False
     fenced: Sequence[int] = ()  # registered brokers that are not in service
     silent_voters: Sequence[int] = ()  # controllers that the active one does not hear
+    listeners: Mapping[int, Sequence[ListenerCertificate]] = field(default_factory=dict)
+    """What brokers say of their own certificates."""
+    untold: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that do not say it, and why."""
 
 
 def examine_cluster(facts: ClusterFacts) -> list[Finding]:
     """All findings, the worst first."""
-    return in_order([*_access(facts), *_transport(facts), *_absent(facts)])
+    return in_order([*_access(facts), *_transport(facts), *_refused(facts), *_absent(facts)])
 
 
 def _access(facts: ClusterFacts) -> Iterator[Finding]:
@@ -148,6 +153,28 @@ def _transport(facts: ClusterFacts) -> Iterator[Finding]:
                 f"its certificate {said}",
                 "renew it: stele certs renew",
             )
+
+
+def _refused(facts: ClusterFacts) -> Iterator[Finding]:
+    """The old certificate is still shown, so only its broker knows that there is a new one."""
+    for broker_id, listeners in sorted(facts.listeners.items()):
+        for each in listeners:
+            if each.refusal is not None:
+                until = datetime.fromtimestamp(each.valid_until_ms / 1000, UTC)
+                yield Finding(
+                    Level.PROBLEM,
+                    f"broker {broker_id}, listener {each.listener}",
+                    f"it has refused its new certificate: {each.refusal}. It goes on with the old "
+                    f"one until {until:%Y-%m-%d %H:%M} UTC",
+                    "put a certificate that fits in its place: the broker tries again every 10 s",
+                )
+    for broker_id, reason in sorted(facts.untold.items()):
+        yield Finding(
+            Level.ADVICE,
+            f"broker {broker_id}",
+            f"whether it has refused a certificate is not known: {reason}",
+            "look at its metric stele_tls_exchange_refused",
+        )
 
 
 def _absent(facts: ClusterFacts) -> Iterator[Finding]:

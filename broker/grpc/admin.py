@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from broker.grpc.answers import check_count
+from broker.grpc.certificates import ListenerCertificates
 from broker.grpc.connections import ClientConnections
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
@@ -114,6 +115,10 @@ class AdminService:
             "DescribeConnections": (
                 pb.DescribeConnectionsRequest,
                 ClientConnections(self._context).describe,
+            ),
+            "DescribeCertificates": (
+                pb.DescribeCertificatesRequest,
+                ListenerCertificates(self._context).describe,
             ),
             "ListConfigResources": (pb.ListConfigResourcesRequest, self._list_config_resources),
             "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker.coordinator.groups import GroupCoordinators
@@ -23,6 +23,7 @@ from runtime.config.node import NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.quorum.log import HistoryPiece
 from stele.world import Clock
+from world.network import ServerTls
 from world.tracing import Tracer
 
 
@@ -77,6 +78,8 @@ class BrokerContext:
 
     connections: Callable[[], Iterable[KafkaServerProtocol]] = tuple
     """The open connections of the Kafka listeners."""
+    encrypted_listeners: Mapping[str, ServerTls] = field(default_factory=dict)
+    """By name, of Kafka's protocol and of gRPC."""
     telemetry: ClientTelemetry | None = None
     """None: this broker has no receiver for the metrics of clients."""
 

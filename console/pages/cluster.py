@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from console.certificates import refused_certificates
 from console.desk import Desk, desk_of
 from console.health import Fault, find_faults
 from console.troubles import Trouble, trouble_of
@@ -50,6 +51,7 @@ async def cluster_page(request: Request) -> Response:
     topics = await desk.admin.list_topics(linearizable=False)
     faults, trouble = await _faults(desk, topics)
     quorum, quorum_trouble = await _quorum(desk)
+    live = [each.broker_id for each in described.brokers if not each.fenced]
     return desk.page(
         "cluster.html",
         cluster=described,
@@ -58,6 +60,7 @@ async def cluster_page(request: Request) -> Response:
         fenced=[each.broker_id for each in described.brokers if each.fenced],
         faults=faults,
         faults_trouble=trouble,
+        certificates=await refused_certificates(desk.admin, live),
         quorum=quorum,
         quorum_trouble=quorum_trouble,
     )

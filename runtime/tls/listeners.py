@@ -93,6 +93,11 @@ class TlsListeners:
                     host,
                 )
 
+    @property
+    def by_name(self) -> Mapping[str, ServerTls]:
+        """The encrypted listeners."""
+        return self._by_name
+
     def of(self, name: str) -> ServerTls | None:
         """The TLS of the listener of that name; None if it is not encrypted."""
         return self._by_name.get(name)

@@ -1,7 +1,8 @@
-"""The clients that are connected to a cluster."""
+"""The clients that are connected to a cluster, and the listeners by which they come in."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stele.admin.part import AdminPart
@@ -34,6 +35,15 @@ class ClientConnection:
     latency_ms: float | None = None  # the average time of a request
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerCertificate:
+    """The certificate of an encrypted listener of one broker."""
+
+    listener: str
+    valid_until_ms: int  # since the Unix epoch
+    refusal: str | None  # why the listener goes on with its old certificate; None: it does not
+
+
 class ConnectionAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for the connections of clients."""
 
@@ -63,6 +73,31 @@ class ConnectionAdmin(AdminPart):
                     break
                 request.after = answer.next
         return found
+
+    async def describe_certificates(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> dict[int, list[ListenerCertificate]]:
+        """The certificates of each broker's encrypted listeners, by broker. A broker that has
+        refused a new certificate says why.
+
+        ``broker_ids``: only of these; None: of all in service. Raises ApiError.
+
+        >>> await admin.describe_certificates()
+        """
+        return {
+            broker_id: [
+                ListenerCertificate(each.listener, each.valid_until_ms, each.refusal or None)
+                for each in (
+                    await self._requests.ask(
+                        "DescribeCertificates",
+                        pb.DescribeCertificatesRequest(),
+                        pb.DescribeCertificatesResponse.FromString,
+                        broker_id=broker_id,
+                    )
+                ).certificates
+            ]
+            for broker_id in (await self._requests.brokers() if broker_ids is None else broker_ids)
+        }
 
 
 def _connection(told: pb.DescribeConnectionsResponse.Connection) -> ClientConnection:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stele import aio
 from stele.admin.acls import AccessVerdict, Acl, AclFilter
-from stele.admin.client_connections import ClientConnection
+from stele.admin.client_connections import ClientConnection, ListenerCertificate
 from stele.admin.client_quotas import (
     ClientQuotas,
     QuotaAlteration,
@@ -277,3 +277,15 @@ class AccessAdmin(Face):
         >>> admin.describe_connections("orders-1")
         """
         return self._run(lambda: self._admin.describe_connections(client_id))
+
+    def describe_certificates(
+        self, broker_ids: Sequence[int] | None = None
+    ) -> dict[int, list[ListenerCertificate]]:
+        """The certificates of each broker's encrypted listeners, by broker. A broker that has
+        refused a new certificate says why.
+
+        ``broker_ids``: only of these; None: of all in service. Raises ApiError.
+
+        >>> admin.describe_certificates()
+        """
+        return self._run(lambda: self._admin.describe_certificates(broker_ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import importlib
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from cli import main
 from runtime.tls import listeners
 from security.node_identity import node_uri
 from stele.admin.descriptions import ConfigResource, NewTopic
@@ -72,17 +74,49 @@ async def test_a_changed_file_is_served_to_new_connections_and_old_ones_go_on(
                 overwrite(own_file(cluster), bad)
                 await until(lambda: is_logged(caplog, said))  # noqa: B023
                 assert refused() == 1
+                told = (await admin.describe_certificates())[1]
+                assert [each.listener for each in told] == ["CONTROLLER", "SSL"]
+                assert said in (told[1].refusal or "")
+                ends_s = before.not_valid_after_utc.timestamp()
+                assert told[1].valid_until_ms == ends_s * 1000
                 assert await asyncio.to_thread(served, port) == before
                 await producer.send("t", b"2")
             good = renewed()
             overwrite(own_file(cluster), good)
             await until(lambda: refused() == 0)
+            told = (await admin.describe_certificates([1]))[1]
+            assert told[1].refusal is None
             assert good.certificates is not None
             now = await asyncio.to_thread(served, port)
             assert now == x509.load_pem_x509_certificate(good.certificates.encode())
             await producer.send("t", b"3")
         async with Producer(cluster.bootstrap, **options) as producer:  # type: ignore[arg-type]
             await producer.send("t", b"4")
+
+
+async def test_the_doctor_tells_of_a_certificate_that_a_listener_has_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listeners, "LOOK_S", 0.1)
+    properties = tmp_path / "client.properties"
+    async with secure_cluster(tmp_path, client_auth="none") as cluster:
+        (node,) = cluster.nodes
+        properties.write_text(f"security.protocol=SSL\nssl.truststore.location={cluster.ca_file}\n")
+        command = ["doctor", "-b", cluster.bootstrap, "--command-config", str(properties)]
+
+        async def examined() -> list[dict[str, str]]:
+            capsys.readouterr()
+            await asyncio.to_thread(main.run, [*command, "--json"])
+            found: list[dict[str, str]] = json.loads(capsys.readouterr().out)
+            return [each for each in found if "listener" in each["where"]]
+
+        assert await examined() == []
+        overwrite(own_file(cluster), renewed("localhost"))
+        name = 'stele_tls_exchange_refused{listener="SSL"}'
+        await until(lambda: node.registry.values()[name] == 1)
+        *_, told = await examined()
+        assert (told["level"], told["where"]) == ("problem", "broker 1, listener SSL")
+        assert "lacks the names IP:127.0.0.1" in told["what"]
 
 
 async def test_a_broker_takes_another_store_from_its_configuration(tmp_path: Path) -> None:

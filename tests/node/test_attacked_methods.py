@@ -115,6 +115,7 @@ ANSWERS: Final = {
     "Admin/DescribeClientQuotas": (_CLUSTER, _ABSENT),
     "Admin/ExplainClientQuotas": (_CLUSTER, _ABSENT),
     "Admin/DescribeConnections": (_CLUSTER, _ABSENT),
+    "Admin/DescribeCertificates": (_CLUSTER, _ABSENT),
     "Admin/UnregisterBroker": (_CLUSTER, _CLUSTER),
     "Admin/DescribeCluster": (_NOTHING, _CLUSTER),
     "Admin/DescribeTopics": (_TOPIC, _TOPIC),

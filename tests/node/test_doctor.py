@@ -15,6 +15,7 @@ from node.findings import Finding, Level, NodeFacts
 from runtime.config.node import from_settings
 from security.authority import Authority, Subject
 from stele.admin.acls import Acl
+from stele.admin.client_connections import ListenerCertificate
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 AUTHORITY = Authority.make(NOW)
@@ -165,7 +166,24 @@ CLUSTER = ClusterFacts(
 
 
 def test_nothing_is_found_in_a_safe_cluster() -> None:
-    assert examine_cluster(CLUSTER) == []
+    taken = ListenerCertificate("CLIENTS", 0, None)
+    assert examine_cluster(replace(CLUSTER, listeners={101: [taken]})) == []
+
+
+def test_a_certificate_that_a_listener_has_refused() -> None:
+    """The old one is still shown, and nothing is wrong with it."""
+    ends_ms = int(NOW.timestamp() * 1000)
+    refused = ListenerCertificate("NODES", ends_ms, "the new certificate lacks the names DNS:a")
+    (found,) = examine_cluster(replace(CLUSTER, listeners={101: [refused]}))
+    assert (found.level, found.where) == (Level.PROBLEM, "broker 101, listener NODES")
+    assert "it has refused its new certificate: the new certificate lacks the names" in found.what
+    assert f"until {NOW:%Y-%m-%d %H:%M} UTC" in found.what
+
+
+def test_a_broker_that_does_not_say_what_it_has_refused() -> None:
+    (found,) = examine_cluster(replace(CLUSTER, untold={101: "broker 101 is older"}))
+    assert found.level is Level.ADVICE
+    assert "is not known: broker 101 is older" in found.what
 
 
 def test_a_cluster_without_an_authorizer() -> None:

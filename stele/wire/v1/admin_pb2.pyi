@@ -510,6 +510,29 @@ class DescribeConnectionsResponse(_message.Message):
     next: str
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., connections: _Optional[_Iterable[_Union[DescribeConnectionsResponse.Connection, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
+class DescribeCertificatesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeCertificatesResponse(_message.Message):
+    __slots__ = ("error", "message", "certificates")
+    class Certificate(_message.Message):
+        __slots__ = ("listener", "valid_until_ms", "refusal")
+        LISTENER_FIELD_NUMBER: _ClassVar[int]
+        VALID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+        REFUSAL_FIELD_NUMBER: _ClassVar[int]
+        listener: str
+        valid_until_ms: int
+        refusal: str
+        def __init__(self, listener: _Optional[str] = ..., valid_until_ms: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATES_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    certificates: _containers.RepeatedCompositeFieldContainer[DescribeCertificatesResponse.Certificate]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., certificates: _Optional[_Iterable[_Union[DescribeCertificatesResponse.Certificate, _Mapping]]] = ...) -> None: ...
+
 class TopicPartitionName(_message.Message):
     __slots__ = ("topic", "partition")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -99,6 +99,10 @@ _ADMIN: Final = (
         "DescribeConnections", admin.DescribeConnectionsRequest(),
         _cluster(O.DESCRIBE), C31,
     ),
+    _admin(
+        "DescribeCertificates", admin.DescribeCertificatesRequest(),
+        _cluster(O.DESCRIBE), C31,
+    ),
     _admin("ElectLeaders", admin.ElectLeadersRequest(), _cluster(O.ALTER), C31),
     _admin(
         "AlterPartitionReassignments", admin.AlterPartitionReassignmentsRequest(),

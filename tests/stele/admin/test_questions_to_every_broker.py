@@ -21,6 +21,10 @@ QUESTIONS: dict[str, tuple[Ask, Callable[[], Any]]] = {
         lambda admin: admin.describe_connections(),
         pb.DescribeConnectionsResponse,
     ),
+    "DescribeCertificates": (
+        lambda admin: admin.describe_certificates(),
+        pb.DescribeCertificatesResponse,
+    ),
     "ExplainClientQuotas": (
         lambda admin: admin.explain_client_quotas("ann"),
         pb.ExplainClientQuotasResponse,
