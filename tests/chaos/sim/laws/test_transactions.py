@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from chaos.sim.laws.atomic_transactions import Fate, Transaction, TransactionsAreAtomic
+from chaos.sim.laws.atomic_transactions import RISKY, Fate, Transaction, TransactionsAreAtomic
 from chaos.sim.laws.committed_offsets import OffsetChange
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
 
@@ -99,6 +99,17 @@ def test_a_record_is_seen_where_it_was_written_and_nowhere_else(bench: Bench) ->
     assert len(bench.reported) == 1
     bench.atomic.seen(P, 2, b"stranger")
     assert len(bench.reported) == 2
+
+
+def test_an_unclean_election_may_move_a_record_within_its_partition(bench: Bench) -> None:
+    transaction = bench.begun()
+    value = transaction.value("+0")
+    bench.atomic.wrote(transaction, value, RISKY, 7)
+    bench.atomic.ended(transaction, commit=True)
+    bench.atomic.seen(RISKY, 6, value)
+    assert not bench.reported
+    bench.atomic.seen(P, 7, value)
+    assert len(bench.reported) == 1
 
 
 def test_offsets_take_effect_with_their_transaction(bench: Bench) -> None:
