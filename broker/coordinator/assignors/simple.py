@@ -26,10 +26,11 @@ Bin = TypeVar("Bin", str, _Partition)
 
 
 def assign_simple(
-    members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]
+    members: Mapping[str, Subscriber], assignable: Partitions
 ) -> dict[str, Partitions]:
-    """From the members by id, and the number of partitions by topic id, to the partitions of each
-    member. Every partition with a subscriber has a member. Equal arguments have equal results."""
+    """From the members by id, and the partitions that may be assigned, to the partitions of each
+    member. Every assignable partition with a subscriber has a member. A topic that members
+    subscribe to must be a key of ``assignable``. Equal arguments have equal results."""
     names = sorted(members)
     subscriptions = {each.topic_ids for each in members.values()}
     if len(subscriptions) == 1:
@@ -42,7 +43,7 @@ def assign_simple(
         ]
     assigned: dict[str, dict[bytes, set[int]]] = {name: {} for name in names}
     for subscribers, topic_ids in spreads:
-        partitions = [(each, n) for each in topic_ids for n in range(partition_counts[each])]
+        partitions = [(each, n) for each in topic_ids for n in sorted(assignable[each])]
         for name, (topic_id, number) in _pairs(subscribers, partitions, members):
             assigned[name].setdefault(topic_id, set()).add(number)
     return {

@@ -229,9 +229,9 @@ def new_targets(
 ) -> dict[str, Partitions]:
     """The partitions of each member, derived from its former ones.
 
-    Of a topic those partitions are assigned that are initialized, up to the first that is not.
+    All partitions are assigned that are initialized. The states of a topic's partitions are spread
+    over the share coordinators: one that does not answer keeps its own partitions back alone.
     """
-    counts: dict[bytes, int] = {}
     # Members mostly subscribe to the same topics. They share the set.
     ids_of: dict[tuple[str, ...], frozenset[bytes]] = {}
     for metadata in members.values():
@@ -240,14 +240,11 @@ def new_targets(
         found = [topics.ids.get(each) for each in metadata.topic_names]
         ids = frozenset(each for each in found if each in initialized)
         ids_of[metadata.topic_names] = frozenset(each for each in ids if each is not None)
-    for topic_id in frozenset().union(*ids_of.values()):
-        numbers = initialized[topic_id]
-        counts[topic_id] = next(n for n in range(len(numbers) + 1) if n not in numbers)
     subscribers = {
         member_id: Subscriber(ids_of[each.topic_names], targets.get(member_id, NO_PARTITIONS))
         for member_id, each in members.items()
     }
-    return assign_simple(subscribers, counts)
+    return assign_simple(subscribers, initialized)
 
 
 # ------------------------------------------------------------------------------- sets of partitions
