@@ -20,15 +20,6 @@ ACCESS = [
         "if denied and not allowed:\n    return Verdict(False, Reason.RULE, min(denied))",
     ),
     bug(
-        # A controller that becomes active lets the node answer before its broker is registered.
-        "node: decide over the ACLs of its broker though its controller has newer ones",
-        "node/node.py",
-        "Node._newest_acls",
-        "if controller is not None:\n    return controller.image.acls",
-        "",
-        "two_candidates",
-    ),
-    bug(
         "controller: judge a change by the rights of the committed image",
         "controller/changes.py",
         "Changes._result",
