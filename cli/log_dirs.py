@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.connection import connect
+from cli.connection import connect, no_such_topic
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, broker_ids_of
-from cli.output import CommandError, did_you_mean, print_json, print_table
+from cli.output import CommandError, print_json, print_table
 
 if TYPE_CHECKING:
     from stele.admin.log_dirs import LogDirDescription
@@ -77,7 +77,7 @@ def _partitions(admin: Admin, names: list[str]) -> list[tuple[str, int]]:
     topics = {topic.name: topic for topic in admin.list_topics()}
     for name in names:
         if name not in topics:
-            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, topics)}")
+            raise no_such_topic(name, topics)
     return [(name, each.partition) for name in names for each in topics[name].partitions]
 
 

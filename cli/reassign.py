@@ -15,9 +15,9 @@ import typer
 from cli import reassignment_throttles as throttles
 from cli.broker_latency import BrokerLatency
 from cli.command_list import CommandList
-from cli.connection import connect
+from cli.connection import connect, no_such_topic
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, broker_ids_of
-from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
+from cli.output import CommandError, UsageError, note, print_json, print_table
 from cli.reassignment_auto import AUTO, PacedMoves
 from cli.reassignment_file import (
     Assignments,
@@ -455,7 +455,7 @@ def _states(admin: Admin, names: Collection[str]) -> States:
     by_name = {topic.name: topic for topic in admin.list_topics()}
     for name in names:
         if name not in by_name:
-            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, by_name)}")
+            raise no_such_topic(name, by_name)
     return {(name, state.partition): state for name in names for state in by_name[name].partitions}
 
 

@@ -8,7 +8,7 @@ import typer
 
 from cli.command_list import CommandList
 from cli.completion import complete_topic
-from cli.connection import check_topics, connect
+from cli.connection import check_topics, connect, no_such_topic
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     Bootstrap,
@@ -19,10 +19,8 @@ from cli.options import (
     request_id_of,
 )
 from cli.output import (
-    CommandError,
     UsageError,
     as_plain,
-    did_you_mean,
     key_values,
     print_json,
     print_table,
@@ -351,7 +349,7 @@ def _described(admin: Admin, names: list[str], local: bool) -> list[TopicDescrip
     by_name = {topic.name: topic for topic in admin.list_topics(linearizable=not local)}
     for name in names:
         if name not in by_name:
-            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, by_name)}")
+            raise no_such_topic(name, by_name)
     return [by_name[name] for name in names]
 
 

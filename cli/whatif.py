@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.connection import connect
+from cli.connection import connect, no_such_topic
 from cli.metadata_history import fetch_history
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
-from cli.output import CommandError, UsageError, did_you_mean, print_json, print_table
+from cli.output import CommandError, UsageError, print_json, print_table
 
 if TYPE_CHECKING:
     from controller.whatif import Consequence, WhatIf
@@ -74,7 +74,7 @@ def _only(found: WhatIf, image: MetadataImage, names: Sequence[str]) -> WhatIf:
     known = [each.name for each in image.sorted_topics()]
     for name in names:
         if name not in known:
-            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}")
+            raise no_such_topic(name, known)
     kept = tuple(each for each in found.consequences if each.partition.topic in names)
     return dataclasses.replace(found, consequences=kept)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cli.output import CommandError, UsageError, did_you_mean
+from cli.connection import no_such_topic
+from cli.output import CommandError, UsageError
 from stele.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def selected(wanted: Iterable[str], known: Mapping[str, Sequence[int]]) -> list[
     for each in wanted:
         topic, colon, numbers = each.partition(":")
         if topic not in known:
-            raise CommandError(f"there is no topic {topic!r}.{did_you_mean(topic, known)}")
+            raise no_such_topic(topic, known)
         for number in _numbers(each, numbers) if colon else known[topic]:
             found.add(TopicPartition(topic, number))
     check_exist(found, known)
@@ -39,7 +40,7 @@ def check_exist(partitions: Iterable[TopicPartition], known: Mapping[str, Sequen
     """Raises CommandError for the first partition that does not exist."""
     for topic, number in sorted(partitions):
         if topic not in known:
-            raise CommandError(f"there is no topic {topic!r}.{did_you_mean(topic, known)}")
+            raise no_such_topic(topic, known)
         if number not in known[topic]:
             raise CommandError(
                 f"topic {topic!r} has no partition {number}: it has {len(known[topic])}"

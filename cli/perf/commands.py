@@ -10,9 +10,9 @@ import typer
 
 from cli.client_properties import command_security
 from cli.command_list import CommandList
-from cli.connection import milliseconds
+from cli.connection import milliseconds, no_such_topic
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Json, tell_wait
-from cli.output import CommandError, UsageError, did_you_mean, note, print_json
+from cli.output import CommandError, UsageError, note, print_json
 from cli.perf.options import (
     Bootstrap,
     ConsumerFile,
@@ -407,7 +407,4 @@ async def _check_topic(
     ) as admin:
         known = [each.name for each in await admin.list_topics()]
     if topic not in known:
-        raise CommandError(
-            f"there is no topic {topic!r}.{did_you_mean(topic, known)} "
-            f"Create it with: stele topic create {topic}"
-        )
+        raise no_such_topic(topic, known, f" Create it with: stele topic create {topic}")

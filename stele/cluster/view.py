@@ -22,6 +22,7 @@ from stele.cluster.messages import (
     TopicNews,
 )
 from stele.cluster.metrics_push import MetricsPush
+from stele.cluster.missing_right import missing_right
 from stele.cluster.waiting import WaitReporter, client_backoff
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
 from stele.errors import (
@@ -235,7 +236,7 @@ class ClusterView:
                 if name in self._topics:
                     continue
                 code = self.topic_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                cause = ApiError(code, _unknown_topic(name, code))
+                cause = ApiError(code, self._unusable_topic(name, code))
                 if not code.retriable:
                     raise cause
             pause_s = backoff.next_s()
@@ -530,8 +531,9 @@ class ClusterView:
         for link in links.values():
             await link.close()
 
-
-def _unknown_topic(name: str, code: ErrorCode) -> str:
-    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"there is no topic {name!r}: create it first (stele topic create {name})"
-    return f"topic {name!r} cannot be used"
+    def _unusable_topic(self, name: str, code: ErrorCode) -> str:
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return f"there is no topic {name!r}: create it first (stele topic create {name})"
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return missing_right(self.world.connector.security, "DESCRIBE", "topic", name)
+        return f"topic {name!r} cannot be used"

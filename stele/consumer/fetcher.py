@@ -11,6 +11,7 @@ from typing import NamedTuple
 from stele.cluster.leader_questions import gone, is_gone
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
 from stele.cluster.messages import FetchAnswer, FetchedPart, FetchRequest, Leader
+from stele.cluster.missing_right import missing_right
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.offset_lookup import OffsetLookup
@@ -358,7 +359,7 @@ class Fetcher:
             if not self._requests.take_hint(item, answer):
                 self._view.refresh_soon()
         else:
-            error = ApiError(code, _why_refused(position.partition, code))
+            error = ApiError(code, self._why_refused(position.partition, code))
             if code.is_denial:
                 position.retry.postpone(error.message, self._clock.monotonic(), is_told=False)
             self._fail(position, error)
@@ -526,12 +527,9 @@ class Fetcher:
                 position.looked_up_for = -1  # if it still has none, it is looked up again
         self.wake()
 
-
-def _why_refused(partition: TopicPartition, code: ErrorCode) -> str:
-    """An answer of Fetch has no text."""
-    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return (
-            f"{partition}: no READ on the topic: allow it "
-            f"(stele acls add PRINCIPAL READ topic:{partition.topic})"
-        )
-    return f"{partition}: the fetch was refused"
+    def _why_refused(self, partition: TopicPartition, code: ErrorCode) -> str:
+        """An answer of Fetch has no text."""
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            security = self._view.world.connector.security
+            return f"{partition}: {missing_right(security, 'READ', 'topic', partition.topic)}"
+        return f"{partition}: the fetch was refused"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
 from stele.cluster.messages import Leader, ProduceAnswer, ProducedPart, ProduceRequest
 from stele.cluster.metrics_push import Measured
+from stele.cluster.missing_right import missing_right
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.errors import (
@@ -382,7 +383,7 @@ class Sender:
             offset = answer.base_offset if code is ErrorCode.NONE else -1
             self._written(item, offset, answer.log_append_time_ms)
             return
-        said = answer.message or code.name
+        said = answer.message or self._meaning(code, name.topic)
         reason = f"{name}: broker {item.leader.broker_id} answers {code.name}" + (
             f" ({answer.message})" if answer.message else ""
         )
@@ -405,6 +406,12 @@ class Sender:
         else:
             entry.maybe_written |= code not in REFUSED_BEFORE_APPEND
             self._note(lane.rejected(entry, ApiError(code, _advice(code, entry, str(name), said))))
+
+    def _meaning(self, code: ErrorCode, topic: str) -> str:
+        """The words for an answer without a text."""
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return missing_right(self._view.world.connector.security, "WRITE", "topic", topic)
+        return code.name
 
     def _may_be_deposed(self, item: Item) -> bool:
         """Whether a broker that lacks earlier batches may be a leader of an earlier epoch than the
