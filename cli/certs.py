@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from cli.command_list import CommandList
 from cli.options import EXIT_NOT_WELL, Json
-from cli.output import CommandError, UsageError, note, print_json, print_table
+from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,8 +68,10 @@ def create(
     if missing:
         subjects = [each for each in subjects if each not in taken]
     elif taken:
+        first = taken[0]
+        only = f"--user {first.name}" if first.node_id is None else f"--node {first.node_id}"
         raise CommandError(
-            f"{found.keystore(taken[0])} exists: stele certs renew makes a new one of the same name"
+            f"{found.keystore(first)} exists: stele certs renew {only} makes a new one"
         )
     now = _now()
     if not found.exists():
@@ -78,6 +81,18 @@ def create(
 
 @app.command("renew")
 def renew(
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--node",
+            metavar="ID[=HOST,HOST]",
+            help="Only this node, perhaps with other names; may be repeated.",
+        ),
+    ] = None,
+    users: Annotated[
+        list[str] | None,
+        typer.Option("--user", metavar="NAME", help="Only this user; may be repeated."),
+    ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     days: Days = DEFAULT_DAYS,
     authority: Annotated[
@@ -98,7 +113,7 @@ def renew(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make new keys and certificates for all that have one here.
+    """Make new keys and certificates for all that have one here, or for some of them.
 
     A node that runs takes its new certificate by itself.
     """
@@ -106,6 +121,8 @@ def renew(
 
     if authority and forget:
         raise UsageError("--authority is the first step, --forget-earlier the last: not at once")
+    if (authority or forget) and (nodes or users):
+        raise UsageError("a new authority is for all: leave --node and --user out")
     found = CertificateDirectory(directory)
     found.authority()
     if forget:
@@ -117,7 +134,7 @@ def renew(
         note(f"{found.truststore} has a new authority, and the one before")
         note("once all nodes and clients have read it: stele certs renew")
         return
-    _issue(found, list(found.subjects()), _now(), days, as_json)
+    _issue(found, _chosen(found, nodes or (), users or ()), _now(), days, as_json)
 
 
 @app.command("show")
@@ -126,6 +143,7 @@ def show(
         list[Path] | None,
         typer.Argument(help="Files with certificates in PEM, or directories of them."),
     ] = None,
+    directory: Directory = DEFAULT_DIRECTORY,
     soon: Annotated[
         int, typer.Option("--soon", min=0, help="Days before its end at which one ends soon.")
     ] = 30,
@@ -135,7 +153,7 @@ def show(
     from node.certificates import CertificateDirectory, certificates_of
 
     files: list[Path] = []
-    for path in paths or [DEFAULT_DIRECTORY]:
+    for path in paths or [directory]:
         files += CertificateDirectory(path).files() if path.is_dir() else [path]
     now = _now()
     rows = [(file, each) for file in files for each in certificates_of(file)]
@@ -173,6 +191,35 @@ def _issue(
     for path in made:
         note(f"{path} is valid for {days} days")
     note(f"{directory.truststore} is what clients and nodes believe (ssl.truststore.location)")
+
+
+def _chosen(
+    directory: CertificateDirectory, nodes: Sequence[str], users: Sequence[str]
+) -> list[Subject]:
+    """Those that are to be renewed: all, or the named ones. Raises CommandError, UsageError."""
+    there = {each.name: each for each in directory.subjects()}
+    if not nodes and not users:
+        return list(there.values())
+    chosen: list[Subject] = []
+    for text in nodes:
+        name = f"node-{text.partition('=')[0]}"
+        chosen.append(_node(text) if "=" in text else _renewed(there, name))
+        if name not in there:
+            raise CommandError(_absent(name, there))
+    return [*chosen, *(_renewed(there, name) for name in users)]
+
+
+def _renewed(there: Mapping[str, Subject], name: str) -> Subject:
+    if name not in there:
+        raise CommandError(_absent(name, there))
+    return there[name]
+
+
+def _absent(name: str, there: Mapping[str, Subject]) -> str:
+    return (
+        f"there is no certificate of {name!r}.{did_you_mean(name, there)} "
+        "stele certs create makes one"
+    )
 
 
 def _node(text: str) -> Subject:

@@ -18,17 +18,20 @@ from cli.connection import check_topics, connect, milliseconds
 from cli.group.times import begin_ms
 from cli.kafka_properties import option_properties
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Properties, tell_wait
-from cli.output import CommandError, UsageError
+from cli.output import CommandError, UsageError, note
 from cli.records.filters import Accepts, record_filter
 from cli.records.line_format import LineOf, ValueForm, line_format
 from cli.records.reading import last_records, records_from, records_until
+from stele.topic_names import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
     from stele.ids import TopicPartition
     from stele.records import ConsumerRecord
     from stele.sync import Consumer
 
-_INTERNAL_PREFIX: Final = "__"  # as of stele.consumer.group.topic_choice
+_IDLE_S: Final = 3.0
+"""Longer than a rebalance takes, in which a member may have no partitions."""
+
 _INSTEAD: Final = {
     "group.id": "--group",
     "isolation.level": "--isolation-level",
@@ -257,7 +260,7 @@ def _pattern(topics: Sequence[str], pattern: str | None) -> re.Pattern[str] | No
 
 def _matching(pattern: re.Pattern[str], known: Iterable[str]) -> list[str]:
     names = [
-        name for name in known if not name.startswith(_INTERNAL_PREFIX) and pattern.fullmatch(name)
+        name for name in known if not name.startswith(INTERNAL_PREFIX) and pattern.fullmatch(name)
     ]
     if not names:
         raise CommandError(
@@ -302,11 +305,13 @@ def _print_as_member(
     """Commits what it has printed, and what the filters have left out before that."""
     ends: dict[TopicPartition, int] = {}
     outside_since = time.monotonic()
+    idle = IdleMember(group)
     while not printer.is_done:
         records = consumer.poll(min(printer.left or 1000, 1000), timeout_ms=500)
         is_member = consumer.group_metadata().generation_id >= 0
         if is_member:
             outside_since = time.monotonic()
+            idle.look(bool(consumer.assignment()))
         elif time.monotonic() - outside_since > timeout_s:
             raise CommandError(f"could not join the group {group!r} within {timeout_s:g} s")
         if records:
@@ -318,6 +323,25 @@ def _print_as_member(
                 ends.update(consumer.end_offsets(new))
             if all(consumer.position(*name) >= ends[name] for name in own):
                 return
+
+
+class IdleMember:
+    """Says once that a member has nothing to do."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._since: float | None = None  # None: it has partitions, or this was said
+
+    def look(self, has_partitions: bool) -> None:
+        now = time.monotonic()
+        if has_partitions or self._since is None:
+            self._since = now
+        elif now - self._since > _IDLE_S:
+            self._since = float("inf")
+            note(
+                f"stele: other members of the group {self._group!r} have all partitions, and this "
+                f"one waits: stele group describe {self._group} --members"
+            )
 
 
 def _partitions(

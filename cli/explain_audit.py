@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -21,7 +23,8 @@ def explain_audit(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="audit.log.file of one or more nodes, or their logs."
+            metavar="FILE...",
+            help="audit.log.file of one or more nodes, or their logs; - is the standard input.",
         ),
     ],
     principal: Annotated[
@@ -46,7 +49,7 @@ def explain_audit(
     report = AuditReport()
     for file in files:
         try:
-            with file.open(encoding="utf-8", errors="replace") as lines:
+            with _lines_of(file) as lines:
                 found = sum(report.take(line) for line in lines)
         except OSError as error:
             raise CommandError(f"cannot read {file}: {error.strerror}") from None
@@ -77,6 +80,14 @@ def explain_audit(
     else:
         _print(report, denials, connections[-last:])
     return EXIT_NOT_WELL if certificates else 0
+
+
+def _lines_of(file: Path) -> AbstractContextManager[TextIO]:
+    """Raises OSError."""
+    if str(file) == "-":
+        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # a TextIOWrapper
+        return nullcontext(sys.stdin)
+    return file.open(encoding="utf-8", errors="replace")
 
 
 def _denials(report: AuditReport, keys: Sequence[DenialKey]) -> list[dict[str, Any]]:

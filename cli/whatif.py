@@ -12,6 +12,7 @@ from cli.connection import connect, no_such_topic
 from cli.metadata_history import fetch_history
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
 from cli.output import CommandError, UsageError, print_json, print_table
+from stele.topic_names import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
     from controller.whatif import Consequence, WhatIf
@@ -65,7 +66,8 @@ def whatif(
             }
         )
     else:
-        _tell(found)
+        _tell(found, topic is None)
+        print(_sentence(found, sorted({*dead, *stopped}), topic or ()))
     return 0 if found.harmless else EXIT_NOT_WELL
 
 
@@ -143,7 +145,8 @@ def _in_rack(image: MetadataImage, rack: str) -> list[int]:
     return found
 
 
-def _tell(found: WhatIf) -> None:
+def _tell(found: WhatIf, sums_internal: bool) -> None:
+    """``sums_internal``: partitions of internal topics that lose nothing are one line."""
     quorum = found.quorum
     verb = "go on" if quorum.survives else "STOP: no metadata can change, no leader is elected"
     print(f"controllers: {quorum.left} of {quorum.voters} are left, and {verb}")
@@ -157,6 +160,7 @@ def _tell(found: WhatIf) -> None:
             each.moves_to,
         )
         for each in found.consequences
+        if not (sums_internal and _is_of_no_interest(each))
     ]
     if rows:
         columns = (
@@ -168,8 +172,23 @@ def _tell(found: WhatIf) -> None:
             "NEW LEADER",
         )
         print_table(columns, rows)
+    if summed := len(found.consequences) - len(rows):
+        print(f"{summed} partitions of internal topics lose copies or their leader, nothing more")
     for line in _advice(found.consequences):
         print(line)
+
+
+def _is_of_no_interest(each: Consequence) -> bool:
+    is_internal = each.partition.topic.startswith(INTERNAL_PREFIX)
+    return is_internal and not (each.loses_reads or each.loses_writes or each.loses_records)
+
+
+def _sentence(found: WhatIf, dead: Sequence[int], topics: Sequence[str]) -> str:
+    without = f"Without {', '.join(map(str, dead))}"
+    if found.harmless:
+        which = f"every partition of {', '.join(topics)}" if topics else "every partition"
+        return f"{without} {which} can be read and written, and the metadata can change."
+    return f"{without} the cluster loses more than copies."
 
 
 def _advice(consequences: tuple[Consequence, ...]) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Final
 
 LENGTH_MAX: Final = 249
 PATTERN: Final = r"[a-zA-Z0-9._-]+"
+INTERNAL_PREFIX: Final = "__"
+"""Topics of the cluster itself begin with it."""
 
 _NAME = re.compile(PATTERN)
 

@@ -38,7 +38,7 @@ def test_more_can_be_added_and_none_is_replaced(
     assert authorities(made) == before
     capsys.readouterr()
     assert run([*arguments, "--node", "1=elsewhere"]) == 1
-    assert "node-1.pem exists: stele certs renew" in capsys.readouterr().err
+    assert "node-1.pem exists: stele certs renew --node 1 makes" in capsys.readouterr().err
     assert run(arguments) == 2
 
 
@@ -58,6 +58,29 @@ def test_a_renewal_keeps_names_and_authority(made: CertificateDirectory) -> None
     assert authorities(made) == before
     assert list(made.subjects()) == subjects
     assert (made.path / "node-1.pem").read_text() != old
+
+
+def test_some_are_renewed_and_may_get_other_names(
+    made: CertificateDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["certs", "renew", "--dir", str(made.path)]
+    before = {each.name: each.read_text() for each in made.path.glob("*.pem")}
+
+    def changed() -> set[str]:
+        return {name for name, old in before.items() if (made.path / name).read_text() != old}
+
+    assert run([*arguments, "--node", "2=b9,10.0.0.9"]) == 0
+    assert changed() == {"node-2.pem"}
+    assert next(each for each in made.subjects() if each.node_id == 2).hosts == ("b9", "10.0.0.9")
+    assert run([*arguments, "--user", "ann"]) == 0
+    assert changed() == {"node-2.pem", "user-ann.pem"}
+    assert run([*arguments, "--node", "1"]) == 0
+    assert changed() == {"node-1.pem", "node-2.pem", "user-ann.pem"}
+    capsys.readouterr()
+    assert run([*arguments, "--user", "an"]) == 1
+    assert "no certificate of 'an'. Did you mean 'ann'?" in capsys.readouterr().err
+    assert run([*arguments, "--node", "7=b7"]) == 1
+    assert run([*arguments, "--authority", "--node", "1"]) == 2
 
 
 def test_a_new_authority_in_three_steps(
@@ -89,6 +112,8 @@ def test_showing(made: CertificateDirectory, capsys: pytest.CaptureFixture[str])
     assert shown["ca.pem"]["is_authority"] is True
     assert run(["certs", "show", str(made.path / "node-1.pem"), "--soon", "400"]) == 3
     assert "localhost, 127.0.0.1, stele:node:1" in capsys.readouterr().out
+    assert run(["certs", "show", "--dir", str(made.path), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(shown)
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,14 @@ def test_files_without_anything(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "has no line of the audit log" in err
     assert main.run(["explain", "audit", str(tmp_path / "missing")]) == main.EXIT_FAILED
     assert "No such file" in capsys.readouterr().err
+
+
+def test_the_standard_input_is_a_file(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.run(["explain", "audit", str(file)]) == 0
+    expected = capsys.readouterr().out
+    with file.open(encoding="utf-8") as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        assert main.run(["explain", "audit", "-"]) == 0
+    assert capsys.readouterr().out == expected

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 
 from stele.cluster.view import ClusterView
-
-INTERNAL_PREFIX = "__"
+from stele.topic_names import INTERNAL_PREFIX
 
 
 class TopicChoice:
