@@ -70,6 +70,8 @@ def seeds(
             with closing(results):
                 done = [each for each in results.open(resume=resume) if each.plan.seed in span]
                 interruption = _run_rest(root, order, span, jobs, done, results, quiet=as_json)
+                if interruption is not None:
+                    done = [each for each in results.held() if each.plan.seed in span]
     except CampaignError as error:
         raise CommandError(str(error)) from None
     done.sort(key=lambda each: each.plan.seed)

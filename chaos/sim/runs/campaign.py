@@ -162,6 +162,12 @@ class Results:
         if self._file is not None:
             self._file.close()
 
+    def held(self) -> list[RunOutcome]:
+        """Close it. Returns the outcomes that the file holds now: a signal may come between the
+        writing of an outcome and all else that is done with it."""
+        self.close()
+        return self._load()
+
     def _line(self, outcome: RunOutcome) -> str:
         return json.dumps({"source": self._source, **asdict(outcome)}) + "\n"
 

@@ -95,6 +95,16 @@ def test_results_survive_a_break_in_the_middle_of_a_line(tmp_path: Path) -> None
     assert file.read_text() == ""
 
 
+def test_an_interrupted_campaign_counts_what_the_file_holds(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    results = Results(file, ORDER, "source")
+    results.open(resume=False)
+    results.add(RunOutcome(replace(ORDER, seed=4)))  # a signal comes right after that
+    assert [each.plan.seed for each in results.held()] == [4]
+    with closing(Results(file, ORDER, "source")) as again:
+        assert again.open(resume=True) == results.held()
+
+
 @pytest.mark.parametrize(
     "other", [(replace(ORDER, load=LoadKind.DRAWN), "source"), (ORDER, "changed")]
 )
