@@ -173,13 +173,6 @@ SHARES = [
         "_ARCHIVED",
     ),
     _bug(
-        "share: end only the first record of each batch of dead letters",
-        "broker/share/letters.py",
-        "LetterDesk.archive",
-        "plan.ranges",
-        "[plan.ranges[0][:1] * 2]",
-    ),
-    _bug(
         "share: write dead letters again as another producer",
         "broker/sharing/dead_letters.py",
         "DeadLetters._write",
