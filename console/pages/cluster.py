@@ -63,7 +63,15 @@ async def cluster_page(request: Request) -> Response:
         certificates=await refused_certificates(desk.admin, live),
         quorum=quorum,
         quorum_trouble=quorum_trouble,
+        silent=_silent_voters(quorum),
     )
+
+
+def _silent_voters(quorum: QuorumDescription | None) -> list[int]:
+    """The controllers that the active one does not hear."""
+    if quorum is None:
+        return []
+    return [voter for voter, is_heard in quorum.voters_heard().items() if not is_heard]
 
 
 async def _faults(

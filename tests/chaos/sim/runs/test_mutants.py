@@ -32,7 +32,7 @@ pytestmark = pytest.mark.apart
 
 RECORDED = recorded()
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
-LONGEST_S = 10.0  # scripts/sim --mutants runs the costlier ones
+LONGEST_S = 3.0  # scripts/sim --mutants runs the costlier ones
 QUICK = sorted(
     name for name, catch in RECORDED.items() if name in BY_NAME and catch.cpu_s <= LONGEST_S
 )
