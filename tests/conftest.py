@@ -53,6 +53,16 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
+def signals_as_found() -> Iterator[None]:
+    """No test leaves a handler: asyncio.run would not take a Ctrl-C in a later test of the same
+    process."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.getsignal(each) for each in numbers]
+    yield
+    assert [signal.getsignal(each) for each in numbers] == before
+
+
+@pytest.fixture(autouse=True)
 def logging_as_found() -> Iterator[None]:
     """No test leaves logging muted: one that reads the log would fail in the same process."""
     clients = logging.getLogger("stele")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -94,6 +95,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     warehouse: Path = tmp_path_factory.mktemp("warehouse")
     os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
+    handler = signal.getsignal(signal.SIGINT)
     with gateway(warehouse):
         session = (
             SparkSession.builder.master("local[2]")
@@ -102,6 +104,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
         )
+        # PySpark's own handler would stay for all later tests of this process.
+        signal.signal(signal.SIGINT, handler)
         session.sparkContext.setLogLevel("OFF")
         stele.spark.register(session)
         yield session
