@@ -32,8 +32,9 @@ def inspect(value: Any) -> Any:
         return None
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     names = slots or vars(value)
-    # What a timer has in the heap goes with the heap.
-    kept = (name for name in names if name != "queued_ms")
+    # What a timer has in the heap goes with the heap. The number of a deletion whose records were
+    # not written is never given again.
+    kept = (name for name in names if name not in ("queued_ms", "_last_deletion"))
     return type(value).__name__, {name: inspect(getattr(value, name, None)) for name in kept}
 
 
