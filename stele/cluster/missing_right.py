@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stele.security.client_security import ClientSecurity
+
+CLIENTS_USER: Final = "the client's user"
+"""The subject of a refusal if ``principal_of`` does not know the user."""
 
 
 def missing_right(security: ClientSecurity, operation: str, kind: str, name: str) -> str:
     """The words of the broker for the same refusal, and the command that mends it. ``operation``
     and ``kind`` of the resource are Kafka's names: ``READ``, ``topic``."""
-    user = principal_of(security) or "the client's user"
+    user = principal_of(security) or CLIENTS_USER
     command = allowing(security, operation, kind, name)
     return f"{user} may not {operation} the {kind} {name}: allow it ({command})"
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
+from stele.cluster.missing_right import CLIENTS_USER, allowing, principal_of
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
 from stele.producer.idempotence import Identity
-
-_REFUSED: Final = "the cluster gives no producer id"
-_REFUSALS: Final = {
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "no WRITE on any topic, nor IDEMPOTENT_WRITE on the "
-    "cluster: an idempotent producer needs one of both. Allow it to write to its topic (stele acls "
-    "add PRINCIPAL WRITE topic:NAME), or set enable_idempotence=False",
-}
-"""What Kafka's answer has no room for."""
 
 
 class ProducerIds:
@@ -67,9 +59,21 @@ class ProducerIds:
                     return
                 self.reason = f"no producer id yet: {code.name}"
                 if not code.retriable:
-                    self._on_refused(ApiError(code, _REFUSALS.get(code, _REFUSED)))
+                    self._on_refused(ApiError(code, self._why_refused(code)))
                     return
             pause_s = backoff.next_s()
             if backoff.failures > 2:
                 self._view.waiting.say(self.reason, "producer id")
             await asyncio.sleep(pause_s)
+
+    def _why_refused(self, code: ErrorCode) -> str:
+        """Kafka's answer has no text."""
+        if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return "the cluster gives no producer id"
+        security = self._view.world.connector.security
+        return (
+            f"{principal_of(security) or CLIENTS_USER} has no WRITE on any topic, nor "
+            "IDEMPOTENT_WRITE on the cluster: an idempotent producer needs one of both. Allow it "
+            f"to write to its topic ({allowing(security, 'WRITE', 'topic', 'NAME')}), or set "
+            "enable_idempotence=False"
+        )
