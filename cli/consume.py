@@ -330,7 +330,7 @@ class IdleMember:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._since: float | None = None  # None: it has partitions, or this was said
+        self._since: float | None = None  # infinite: this was said
 
     def look(self, has_partitions: bool) -> None:
         now = time.monotonic()
@@ -339,8 +339,8 @@ class IdleMember:
         elif now - self._since > _IDLE_S:
             self._since = float("inf")
             note(
-                f"stele: other members of the group {self._group!r} have all partitions, and this "
-                f"one waits: stele group describe {self._group} --members"
+                f"stele: this member of the group {self._group!r} has no partitions, and waits. "
+                f"The partitions of all members: stele group describe {self._group} --members"
             )
 
 

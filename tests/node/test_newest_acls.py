@@ -1,4 +1,4 @@
-"""The ACLs by which a node decides: those of the committed metadata, and the newest that it has."""
+"""A node decides over ACLs of the committed metadata, and over the newest that a role of it has."""
 
 from __future__ import annotations
 
