@@ -119,8 +119,8 @@ class Disk(Protocol):
     def replace_file_now(self, path: str, data: bytes) -> None:
         """Atomic and durable, waiting for the device: temporary file, sync, rename, sync.
 
-        Raises OSError: the file is the old one, or the new one and perhaps not durable. It may be
-        replaced again, with all of its bytes; but not after a SyncFailedError.
+        Raises OSError: the file is the old one. Only after a SyncFailedError it may be the new one,
+        which is perhaps not durable, and must not be replaced again.
         """
         ...
 

@@ -179,35 +179,47 @@ def replace_file(path: str, data: bytes, *, suffix: str) -> None:
     """Put ``data`` in the place of a file, atomically and durably.
 
     A temporary file that could not be written or synced is removed: a full disk needs the room, and
-    the next attempt begins anew. Only the directory's sync must not fail.
+    the next attempt begins anew. From the rename on only the directory's sync can fail: the handle
+    for it is opened before. Otherwise a process without a free handle would have the new file, and
+    its caller would believe that nothing was changed. Raises HelperSyncError, OSError.
     """
     temporary = path + suffix
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    parent = os.path.dirname(path)
+    directory = os.open(parent, os.O_RDONLY)
     try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_path(os.path.dirname(path))
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_handle(directory, parent)
+    finally:
+        os.close(directory)
 
 
 def sync_path(path: str) -> None:
     """Sync one file or directory. Raises HelperSyncError, OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
+        _sync_handle(handle, path)
+    finally:
+        os.close(handle)
+
+
+def _sync_handle(handle: int, path: str) -> None:
+    try:
         os.fsync(handle)
     except OSError as error:
         raise HelperSyncError(error.errno, error.strerror, path) from error
-    finally:
-        os.close(handle)
 
 
 def _receive(connection: socket.socket, size: int, handles: list[int]) -> bytes | None:

@@ -157,12 +157,13 @@ class SimDisk:
         return disown
 
     def replace_file_now(self, path: str, data: bytes) -> None:
-        temporary = f"{path}.tmp"
+        temporary, directory = f"{path}.tmp", posixpath.dirname(path)
+        self._disk.need_handle(directory)
         with self._removed_on_error(temporary):
             self._write_anew(temporary, data)
             self.sync_now(temporary)
             self.rename(temporary, path)
-        self.sync_now(posixpath.dirname(path))
+        self._sync_opened(directory)
 
     def sync_now(self, path: str) -> None:
         self._alive()
@@ -170,6 +171,9 @@ class SimDisk:
         if self._disk.find(path) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._disk.need_handle(path)
+        self._sync_opened(path)
+
+    def _sync_opened(self, path: str) -> None:
         with self._noting([path]):
             self._disk.begin_sync([path])()
         self._disk.note("sync", path)

@@ -107,6 +107,25 @@ async def test_a_file_that_could_not_be_replaced_leaves_no_part_behind(
     assert disk.list(root) == ["f"]
 
 
+async def test_no_file_is_replaced_if_a_handle_for_the_sync_of_its_directory_is_lacking(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, open_path = str(tmp_path), os.open
+    disk.replace_file_now(f"{root}/f", b"old")
+
+    def one_handle_is_left(path: str, flags: int, mode: int = 0o777) -> int:
+        if path == root:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return open_path(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", one_handle_is_left)
+    with pytest.raises(OSError, match="open files"):
+        disk.replace_file_now(f"{root}/f", b"new")
+    monkeypatch.undo()
+    assert disk.list(root) == ["f"]
+    assert disk.read_file(f"{root}/f") == b"old"
+
+
 async def test_what_is_discarded_is_gone(disk: RealDisk, tmp_path: Path) -> None:
     root = str(tmp_path)
     disk.make_directory(f"{root}/tree/branch")

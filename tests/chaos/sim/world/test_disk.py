@@ -241,6 +241,24 @@ async def test_a_full_disk_keeps_no_part_of_a_file_that_was_to_be_replaced(sim: 
     assert disk.list("/") == ["f"]
 
 
+def test_a_file_is_old_if_it_cannot_be_replaced_for_want_of_a_handle() -> None:
+    sim = Simulation(1)
+    disk = sim.process("a").world.disk
+    disk.replace_file_now("/f", b"0")
+    last, refused = b"0", 0
+    sim.machine("a").disk.faults.no_handle = 0.3
+    for number in range(100):
+        data = b"%d" % number
+        try:
+            disk.replace_file_now("/f", data)
+        except OSError:
+            refused += 1
+        else:
+            last = data
+        assert sim.machine("a").disk.file("/f").data == last
+    assert 10 < refused < 90
+
+
 def test_broken_devices_and_flipped_bits() -> None:
     sim = Simulation(1)
     disk = sim.process("a").world.disk
