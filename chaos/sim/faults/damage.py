@@ -14,6 +14,7 @@ is lost is hurt, as one whose records are: its broker must not take it for one o
 
 from __future__ import annotations
 
+import math
 import posixpath
 import random
 from collections import Counter
@@ -82,7 +83,13 @@ class Damage:
             return self._flip_metadata(node)
         while places:
             place = places.pop(self._rng.randrange(len(places)))
-            if self._flip(node, node.replica_path(place.name), self._floor(node, place.name)):
+            topic, _, number = place.name.rpartition("-")
+            if self._flip(
+                node,
+                node.replica_path(place.name),
+                TopicPartition(topic, int(number)),
+                self._floor(node, place.name),
+            ):
                 self.hurt[place.id] = node.id
                 self.counts["bits flipped in replicas"] += 1
                 return True
@@ -364,13 +371,17 @@ class Damage:
         )
 
     def _checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> int:
-        """The least that the node's checkpoint may say when the node is back. A power loss undoes
-        the rename of a new checkpoint if the directory was not synced after it."""
+        """The least that the node's checkpoint may say when the node is back."""
+        return min(self._may_be_checkpointed(node, path, key))
+
+    def _may_be_checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> list[int]:
+        """What the node's checkpoint may say when the node is back. A power loss undoes the rename
+        of a new checkpoint if the directory was not synced after it."""
         disk = self._disk(node)
         if disk.find(path) is None:
-            return 0
+            return [0]
         found = disk.file(path).durable, disk.durable_file(path)
-        return min(decode_offsets(each.decode(), path).get(key, 0) if each else 0 for each in found)
+        return [decode_offsets(each.decode(), path).get(key, 0) if each else 0 for each in found]
 
     def _forget_healed(self) -> None:
         """Forget hurt replicas that are whole and in the ISR again, or that were removed."""
@@ -414,7 +425,8 @@ class Damage:
 
     # --------------------------------------------------------------------------- doing it
 
-    def _flip(self, node: SimNode, directory: str, floor: int) -> bool:
+    def _flip(self, node: SimNode, directory: str, key: TopicPartition, floor: int) -> bool:
+        """Flip a bit in a log's batch that is below ``floor``, or in one that others follow."""
         paths = self._segments(node, directory)
         found = [
             (path, position, header)
@@ -423,33 +435,42 @@ class Damage:
         ]
         if not found:
             return False
-        # Recovery skips older segments, and all segments after a clean shutdown. Damage may stay
-        # unnoticed there for long, and laws read the headers meanwhile: so headers stay whole.
-        parent = posixpath.dirname(directory)
-        root = parent if parent in node.config.log_dirs else ROOT
-        is_clean = self._disk(node).find(f"{root}/{CLEAN_SHUTDOWN_FILE}") is not None
-        starts = dict.fromkeys(paths, HEADER_SIZE)
-        if not is_clean:
-            starts[paths[-1]] = CRC_POSITION  # from here on a batch's bytes are its CRC or under it
+        scanned_from = self._surely_scanned_from(node, directory, key)
         last = found[-1][2]
-        noticed = [
-            (path, position, header)
-            for path, position, header in found
-            if (header is not last or header.base_offset < floor)
+        noticed = []
+        for path, position, header in found:
+            is_scanned = path == paths[-1] and header.base_offset >= scanned_from
+            # From its CRC on, each byte of a batch is the CRC or under it.
+            first = CRC_POSITION if is_scanned else HEADER_SIZE
             # Compaction leaves batches without records: nothing follows their header.
-            and starts[path] < header.size_bytes
-        ]
+            if (header is not last or header.base_offset < floor) and first < header.size_bytes:
+                noticed.append((path, position, header, first))
         if not noticed:
             return False
-        path, position, header = self._rng.choice(noticed)
-        at = position + self._rng.randrange(starts[path], header.size_bytes)
+        path, position, header, first = self._rng.choice(noticed)
+        at = position + self._rng.randrange(first, header.size_bytes)
         self._disk(node).flip_bit(path, at, self._rng.randrange(8))
         return True
+
+    def _surely_scanned_from(self, node: SimNode, directory: str, key: TopicPartition) -> float:
+        """The offset from which on the node's next start reads every batch of the log's last
+        segment.
+
+        Recovery skips what is below its recovery point, and everything after a clean shutdown.
+        Damage may stay unnoticed there for long, and laws read the headers meanwhile: so headers
+        stay whole there.
+        """
+        parent = posixpath.dirname(directory)
+        root = parent if parent in node.config.log_dirs else ROOT
+        if self._disk(node).find(f"{root}/{CLEAN_SHUTDOWN_FILE}") is not None:
+            return math.inf
+        home = directory if key.topic == METADATA_TOPIC else parent
+        return max(self._may_be_checkpointed(node, f"{home}/{RECOVERY_POINT_FILE}", key))
 
     def _flip_metadata(self, node: SimNode) -> bool:
         key = TopicPartition(METADATA_TOPIC, METADATA_PARTITION)
         floor = self._checkpointed(node, f"{node.metadata_log}/{RECOVERY_POINT_FILE}", key)
-        if not self._flip(node, node.metadata_log, floor):
+        if not self._flip(node, node.metadata_log, key, floor):
             return False
         return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
