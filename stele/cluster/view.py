@@ -63,10 +63,10 @@ class KnownTopic:
         self.available = sorted(p for p, each in self.partitions.items() if each.broker_id >= 0)
 
 
-class _Identity(NamedTuple):
-    """The topic id that belongs to a name, as of this offset of the cluster's metadata."""
+class _Newest(NamedTuple):
+    """The newest known topic of a name, as of this offset of the cluster's metadata."""
 
-    topic_id: bytes
+    topic: KnownTopic
     metadata_offset: int  # -1: the broker does not give it
 
 
@@ -92,8 +92,8 @@ class ClusterView:
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, KnownTopic] = {}
-        # The newest known identity of each name. It is kept while the topic is missing.
-        self._identities: dict[str, _Identity] = {}
+        # By name. Kept while the topic is missing, as leader epochs do not go back.
+        self._newest: dict[str, _Newest] = {}
         # Another id of a name, from the last refresh and not believed yet.
         self._rumours: dict[str, bytes] = {}
         self._topic_errors: dict[str, ErrorCode] = {}  # according to the last refresh
@@ -271,7 +271,7 @@ class ClusterView:
             if each.code is ErrorCode.NONE:
                 self._topic_errors.pop(each.name, None)
                 self._take_topic(each, news.metadata_offset)
-            else:
+            elif not self._is_outdated(each.name, news.metadata_offset):
                 self._topic_errors[each.name] = each.code
                 if each.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     self._topics.pop(each.name, None)
@@ -282,35 +282,40 @@ class ClusterView:
         """Take a broker's description of a topic, except for parts that are older than what is
         known.
 
-        A slow broker may give leaders of an older epoch, or an earlier topic of the same name. A
-        producer that went back to the earlier topic, and forward again, would no longer know which
-        of its batches the current topic has, and would write them twice.
+        A slow broker may give leaders of an older epoch, also after another one did not know the
+        topic, or it gives an earlier topic of the same name. A producer that went back to the
+        earlier topic, and forward again, would no longer know which of its batches the current
+        topic has, and would write them twice. A producer that went back to an earlier leader would
+        be told that the records which it has acknowledged since are lost.
         """
-        identity = self._identities.get(news.name)
-        if identity is not None and identity.topic_id != news.topic_id:
-            if not self._is_later_topic(news, metadata_offset, identity):
+        newest = self._newest.get(news.name)
+        if newest is not None and newest.topic.topic_id != news.topic_id:
+            if not self._is_later_topic(news, metadata_offset, newest):
                 return
-            self._topics.pop(news.name, None)
-            identity = None
+            newest = None
         self._rumours.pop(news.name, None)
-        newest_offset = max(metadata_offset, identity.metadata_offset if identity else -1)
-        self._identities[news.name] = _Identity(news.topic_id, newest_offset)
-        known = self._topics.get(news.name)
-        if known is None:
-            known = self._topics[news.name] = KnownTopic(news.name, news.topic_id)
+        known = KnownTopic(news.name, news.topic_id) if newest is None else newest.topic
+        offset = metadata_offset if newest is None else max(metadata_offset, newest.metadata_offset)
+        self._newest[news.name] = _Newest(known, offset)
+        self._topics[news.name] = known
         for partition, leader in news.partitions:
             old = known.partitions.get(partition)
             if old is None or leader.epoch >= old.epoch:
                 known.set_leader(partition, leader)
 
-    def _is_later_topic(self, news: TopicNews, metadata_offset: int, identity: _Identity) -> bool:
+    def _is_outdated(self, name: str, metadata_offset: int) -> bool:
+        """Whether an answer about a topic is older than what is known of the topic."""
+        newest = self._newest.get(name)
+        return newest is not None and 0 <= metadata_offset < newest.metadata_offset
+
+    def _is_later_topic(self, news: TopicNews, metadata_offset: int, newest: _Newest) -> bool:
         """Whether a newer topic with another id has replaced the known one.
 
         Answers without metadata offsets do not say which topic is newer. Then another id is
         believed when two refreshes in a row have it. They ask two brokers, if there are two.
         """
         if metadata_offset >= 0:
-            return metadata_offset >= identity.metadata_offset
+            return metadata_offset >= newest.metadata_offset
         if self._rumours.get(news.name) == news.topic_id:
             return True
         self._rumours[news.name] = news.topic_id

@@ -16,6 +16,7 @@ from stele.cluster.messages import (
     FetchAnswer,
     FetchedPart,
     FetchRequest,
+    Leader,
     LeaderStream,
     ProducedPart,
     ProduceRequest,
@@ -24,6 +25,7 @@ from stele.cluster.messages import (
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
 from stele.errors import ApiError, ErrorCode, UnreachableError
+from stele.ids import TopicPartition
 from stele.wire.batch import BatchBuilder
 from stele.wire.compression import Compression
 from stele.wire.kafka.messages import (
@@ -35,7 +37,7 @@ from stele.wire.kafka.messages import (
     produce,
 )
 from stele.world import RpcCode, RpcError
-from tests.support.stele import FakeTopic, Stage, on_stage
+from tests.support.stele import FakePartition, FakeTopic, Stage, on_stage
 from tests.support.stele_kafka import ANSWERS
 from tests.support.stele_transactions import FakeTransactions
 from tests.support.worlds import Scenario, gives
@@ -337,6 +339,46 @@ async def test_metadata_that_say_how_new_they_are_are_believed_at_once_or_never(
     known = view.topic("t")
     assert known is not None
     assert known.topic_id == b"later".ljust(16)
+
+
+@pytest.mark.parametrize("is_kafkas", [False, True])
+@on_bench
+async def test_a_leader_of_an_older_epoch_is_not_believed_after_the_topic_was_missing(
+    bench: Bench, is_kafkas: bool
+) -> None:
+    view, cluster = bench.view, bench.cluster
+    cluster.is_kafkas = is_kafkas
+    cluster.metadata_offset = 10
+    topic = cluster.topics["t"]
+    topic.partitions[0].leader, topic.partitions[0].leader_epoch = 2, 6
+    view.want("t")
+    await view.refresh()
+    cluster.metadata_offset = 11
+    del cluster.topics["t"]
+    await view.refresh()
+    assert view.topic("t") is None
+    cluster.outdated = 9, {"t": FakeTopic(topic.topic_id, {0: FakePartition(1, 5)})}
+    await view.refresh()
+    assert view.leader(TopicPartition("t", 0)) == Leader(2, 6)
+    assert view.leader_epoch(TopicPartition("t", 0)) == 6
+
+
+@on_bench
+async def test_a_topic_stays_known_if_a_broker_that_lags_does_not_know_it_yet(
+    bench: Bench,
+) -> None:
+    view, cluster = bench.view, bench.cluster
+    cluster.metadata_offset = 10
+    view.want("t")
+    await view.refresh()
+    cluster.outdated = 9, {}
+    await view.refresh()
+    assert view.topic("t") is not None
+    assert view.topic_error("t") is ErrorCode.NONE
+    cluster.outdated = 10, {}
+    await view.refresh()
+    assert view.topic("t") is None
+    assert view.topic_error("t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @on_stage
