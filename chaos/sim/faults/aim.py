@@ -453,7 +453,7 @@ class Aims(QuorumAims, TransactionAims):
         for each in (*rest, restored):
             if not await self._drop_from_isr(target, each):
                 return
-        if not images.restore(restored):
+        if restored.alive or not images.restore(restored):
             return
         self._strike(target.leader)
         self._revive(restored)

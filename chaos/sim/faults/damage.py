@@ -78,6 +78,7 @@ class Damage:
 
     def flip_bit(self, node: SimNode) -> bool:
         """Flip a bit in a batch of a replica or of the node's metadata log. The node is down."""
+        _require_down(node)
         places = self._places_to_hurt(node)
         if self._may_hurt_metadata(node) and self._rng.random() < 0.3:
             return self._flip_metadata(node)
@@ -133,6 +134,7 @@ class Damage:
 
     def lose_file(self, node: SimNode) -> bool:
         """Lose a file of a partition or of the directory, or the metadata log. The node is down."""
+        _require_down(node)
         lot = self._rng.random()
         if lot < 0.25:
             return self.lose_checkpoint(node)
@@ -148,6 +150,7 @@ class Damage:
 
     def wipe(self, node: SimNode) -> bool:
         """Give a broker an empty disk. The node is down."""
+        _require_down(node)
         if node.id not in self._cluster.brokers:
             return False
         if self._is_controller(node) and node.shares_metadata_disk:
@@ -163,6 +166,7 @@ class Damage:
     def restore(self, node: SimNode, image: DiskImage, path: str = ROOT) -> bool:
         """Put an earlier state in the place of a broker's disk, with the directory ``path``. The
         node is down."""
+        _require_down(node)
         held = self._replicas_to_wipe(node)
         if held is None:
             return False
@@ -197,6 +201,7 @@ class Damage:
 
     def wipe_voter(self, node: SimNode) -> None:
         """Give a controller an empty disk for its metadata. The node is down."""
+        _require_down(node)
         self._disk(node).lose(node.metadata_directory)
         self.lost_voters.add(node.id)
         self.metadata.discard(node.id)
@@ -561,6 +566,11 @@ class Damage:
         else:
             return False
         return self._metadata_is_hurt(node, "files of metadata logs lost")
+
+
+def _require_down(node: SimNode) -> None:
+    """A process does not expect its files to change."""
+    assert not node.alive, f"{node.host} runs"
 
 
 def _sound(data: bytes | bytearray) -> list[tuple[int, BatchHeader]]:
