@@ -108,16 +108,18 @@ class AccessFollowsTheRules(Law):
                 )
 
     def _live(self) -> Iterator[tuple[int, Broker]]:
-        """The brokers that are unfenced in the metadata that they and the controllers have."""
+        """The brokers that are unfenced in the metadata that they and the controllers have. A
+        broker that does not know yet that it is unfenced may lack what was decided before."""
         for node in self._cluster.brokers.values():
             broker = node.broker
-            registration = self._cluster.image.broker(node.id)
-            if (
-                broker is not None
-                and registration is not None
-                and not registration.fenced
-                and registration.incarnation_id == broker.incarnation_id
-                and broker.lease_valid
+            if broker is None or not broker.lease_valid:
+                continue
+            known = broker.image.broker(node.id), self._cluster.image.broker(node.id)
+            if all(
+                each is not None
+                and not each.fenced
+                and each.incarnation_id == broker.incarnation_id
+                for each in known
             ):
                 yield node.id, broker
 

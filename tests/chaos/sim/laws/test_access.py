@@ -41,13 +41,21 @@ class Bench:
 
     def __init__(self) -> None:
         self.broken: list[str] = []
-        self.broker = SimpleNamespace(image=image(), lease_valid=True, incarnation_id=b"i")
-        self.node = SimpleNamespace(id=1, host="b1", broker=self.broker, running=self.process())
         self.registration = SimpleNamespace(fenced=False, incarnation_id=b"i")
+        # What the broker itself knows of its registration.
+        self.own_registration = self.registration
+        self.broker = SimpleNamespace(image=None, lease_valid=True, incarnation_id=b"i")
+        self.broker_has()
+        self.node = SimpleNamespace(id=1, host="b1", broker=self.broker, running=self.process())
         committed = SimpleNamespace(broker=lambda _: self.registration)
         cluster = SimpleNamespace(brokers={1: self.node}, image=committed)
         scene = SimpleNamespace(cluster=cluster, report=self.broken.append)
         self.law = AccessFollowsTheRules(cast(Scene, scene))
+
+    def broker_has(self, *acls: Acl) -> None:
+        self.broker.image = SimpleNamespace(
+            acls=image(*acls).acls, broker=lambda _: self.own_registration
+        )
 
     def process(self) -> Any:
         return SimpleNamespace(broker=self.broker, controller=None)
@@ -138,12 +146,17 @@ def test_an_answered_change_is_in_force_on_live_brokers() -> None:
     assert "that broker 1 lacks" in bench.changed()[0]
     assert not bench.changed(error=ErrorCode.INVALID_REQUEST)
     assert not bench.changed(lagging=(1,))
-    bench.broker.image = image(ALLOW)
+    bench.broker_has(ALLOW)
     assert not bench.changed()
-    bench.broker.image = image()
+    bench.broker_has()
     for change in ({"fenced": True}, {"incarnation_id": b"j"}):
-        bench.registration = SimpleNamespace(**{"fenced": False, "incarnation_id": b"i"} | change)
+        other = SimpleNamespace(**{"fenced": False, "incarnation_id": b"i"} | change)
+        bench.registration, known = other, bench.registration
         assert not bench.changed()
-    bench.registration = SimpleNamespace(fenced=False, incarnation_id=b"i")
+        # The broker does not know yet that it is unfenced, or registered anew.
+        bench.registration, bench.own_registration = known, other
+        assert not bench.changed()
+        bench.own_registration = known
+    assert bench.changed()
     bench.broker.lease_valid = False
     assert not bench.changed()
