@@ -10,8 +10,9 @@ from chaos.sim.laws.shared_records import RecordName, SharedRecords, Told
 
 
 class DecidedRecordsStayDecided(Law):
-    """A record whose ACCEPT or REJECT was answered without an error is never delivered again, to
-    no member, whoever fails meanwhile. No record is delivered more often than the limit allows."""
+    """A record whose ACCEPT or REJECT was answered without an error is never delivered again by a
+    leader, to no member, whoever fails meanwhile. No record is delivered more often than the limit
+    allows."""
 
     name = "a record that was accepted or rejected is never delivered again"
     cadence = Cadence.TOLD
@@ -34,7 +35,11 @@ class DecidedRecordsStayDecided(Law):
         if not 1 <= count <= limit:
             self._report(name, f"its delivery {count} of at most {limit} went to {told.member}")
         # A fetch that was sent before the answer may have got the record before the decision.
-        if history.decided_s is not None and told.asked_s > history.decided_s:
+        if (
+            told.is_of_leader
+            and history.decided_s is not None
+            and told.asked_s > history.decided_s
+        ):
             self._report(
                 name,
                 f"it went to {told.member}, whose fetch was sent at {told.asked_s:.6f}, and its "

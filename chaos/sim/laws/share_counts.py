@@ -29,7 +29,11 @@ class DeliveriesAreCounted(WithSharedRecords, Law):
         most = self._records.most_deliveries(name)
         if count > most:
             self._report(name, f"delivery {count} went to {told.member}, of at most {most} so far")
-        if told.asked_s > history.released_s and count <= history.released_count:
+        if (
+            told.is_of_leader
+            and told.asked_s > history.released_s
+            and count <= history.released_count
+        ):
             self._report(
                 name,
                 f"delivery {count} went to {told.member}, and delivery {history.released_count} "

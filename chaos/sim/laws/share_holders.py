@@ -42,8 +42,8 @@ class Hold:
 
 
 class SharedRecordsHaveOneHolder(WithSharedRecords, Law):
-    """While a member has a record, no other member gets it, and the leader takes what the member
-    says of it.
+    """While a member has a record, no other member gets it from the leader, and the leader takes
+    what the member says of it.
 
     A member certainly has a record if its acknowledgement is answered within the lock, in the same
     share session, by the same leader in the same epoch. It has had the record since the delivery
@@ -116,7 +116,7 @@ class SharedRecordsHaveOneHolder(WithSharedRecords, Law):
     def _check_others(self, hold: Hold, sent_s: float) -> None:
         """Nobody else may have got it between the delivery and the acknowledgement."""
         for other in self._records.of(hold.name).deliveries:
-            if other is hold.told:
+            if other is hold.told or not other.is_of_leader:
                 continue
             if hold.told.told_s < other.asked_s and other.told_s < sent_s:
                 self._report(

@@ -26,6 +26,9 @@ class Told(NamedTuple):
     member: str
     asked_s: float  # the fetch was sent
     told_s: float  # the answer arrived
+    is_of_leader: bool
+    """Whether the broker led the partition when the fetch was sent. A broker that has lost the
+    leadership and does not know it yet has outdated states of the records."""
 
 
 @dataclass(slots=True)

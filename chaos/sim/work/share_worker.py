@@ -244,15 +244,16 @@ class ShareWorker:
         for number, error in fetched.errors.items():
             group.counts[f"share fetches refused: {error.name}"] += 1
             self._leaders.pop(number, None)
-        told = Told(member, asked_s, group.now_s())
+        told = Told(member, asked_s, group.now_s(), is_of_leader=True)
         return self._taken(fetched, told, session, tenures), fetched.lock_s
 
     def _taken(
-        self, fetched: Fetched, told: Told, session: int, tenures: Mapping[int, Tenure | None]
+        self, fetched: Fetched, answer: Told, session: int, tenures: Mapping[int, Tenure | None]
     ) -> Held:
         group, held = self.group, Held()
         for number, offset, count, value in fetched.records:
             name = group.name(number, offset)
+            told = answer._replace(is_of_leader=tenures[number] is not None)
             group.counts["shared records delivered"] += 1
             group.counts["shared records delivered again"] += count > 1
             if value is None:

@@ -8,8 +8,8 @@ from chaos.sim.laws.share_counts import DeliveriesAreCounted
 from chaos.sim.laws.share_holders import Hold
 from chaos.sim.laws.share_lags import LagsCountWhatIsLeft
 from chaos.sim.laws.shared_records import RecordName, Told
-from tests.chaos.sim.laws.test_share_records import PLACE, RECORD, Bench
-from tests.support.law_bench import PARTITION
+from tests.chaos.sim.laws.test_share_records import PLACE, RECORD, STATE, Bench, changed
+from tests.support.law_bench import PARTITION, image
 
 
 class CountBench(Bench):
@@ -62,7 +62,11 @@ def test_a_released_delivery_counts_for_ever(bench: CountBench) -> None:
     bench.counts.released(bench.deliver("one", 2.0, 2.1, 2), 3.0)
     bench.deliver("other", 2.9, 3.1, 2)  # its fetch was sent before the answer
     bench.deliver("other", 4.0, 4.1, 3)
-    bench.counts.released(Hold(RECORD, Told("late", 1.0, 1.1), 4, None, 1.0, 2.0, 1), 5.0)
+    late = Told("late", 1.0, 1.1, is_of_leader=True)
+    bench.counts.released(Hold(RECORD, late, 4, None, 1.0, 2.0, 1), 5.0)
+    bench.commit(image(51, changed(leader=2, leader_epoch=6)))
+    bench.deliver("other", 5.0, 5.1, 2)  # broker 1 does not know yet that it leads no more
+    bench.commit(image(52, STATE))
     assert not bench.broken()
     bench.deliver("other", 6.0, 6.1, 2)
     (report,) = bench.broken()

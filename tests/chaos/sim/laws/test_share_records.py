@@ -34,8 +34,8 @@ class Bench(LawBench):
         self.commit(image(50, STATE))
 
     def deliver(self, member: str, asked_s: float, told_s: float, count: int = 1) -> Hold:
-        told = Told(member, asked_s, told_s)
         tenure = self.holders.tenure(1, PLACE)
+        told = Told(member, asked_s, told_s, tenure is not None)
         self.decided.delivered(RECORD, told, count)
         return Hold(RECORD, told, SESSION, tenure, 1.0, asked_s + 1.0)
 
@@ -153,6 +153,18 @@ def test_nobody_else_gets_a_record_that_a_member_has(bench: Bench) -> None:
     bench.answer(hold, ErrorCode.NONE)
     (report,) = bench.broken()
     assert "other gets it at 1.4" in report
+
+
+def test_a_broker_that_has_lost_the_leadership_may_deliver_a_record_again(bench: Bench) -> None:
+    hold = bench.deliver("one", 1.0, 1.1)
+    bench.commit(image(51, changed(leader=2, leader_epoch=6)))
+    bench.deliver("other", 1.2, 1.4)
+    bench.commit(image(52, STATE))
+    bench.answer(hold, ErrorCode.NONE)
+    bench.decided.decided(RECORD, 2.0)
+    bench.commit(image(53, changed(leader=2, leader_epoch=6)))
+    bench.deliver("other", 2.1, 2.5)
+    assert not bench.broken()
 
 
 def test_a_member_keeps_its_epochs_and_its_assignment_in_each() -> None:
