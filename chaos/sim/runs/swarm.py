@@ -7,6 +7,7 @@ import json
 import logging
 import random
 import time
+import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -192,7 +193,7 @@ class _Run:
         try:
             cluster.run(self._until_violated if self._plan.hasty else self._scenario)
         except Exception as error:  # any error of the cluster is a finding
-            outcome.violations.append(f"{type(error).__name__}: {error}")
+            outcome.violations.append(f"{type(error).__name__}: {str(error) or _place_of(error)}")
         outcome.real_s = time.perf_counter() - started
         outcome.virtual_s = cluster.simulation.now
         found = [
@@ -290,6 +291,17 @@ class _Run:
         for law in LAWS:
             if law.proof is Proof.RUN and not self._outcome.looks[law.name]:
                 self._outcome.violations.append(f"vacuous: nothing was looked at: {law.name}")
+
+
+def _place_of(error: Exception) -> str:
+    """Where in the simulator an error without words was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    name, _, line = next(
+        (each.filename.rpartition("/")[2], each.name, each.lineno)
+        for each in reversed(frames)
+        if "/chaos/sim/" in each.filename
+    )
+    return f"raised in {name}, line {line}"
 
 
 def _draw_settings(rng: random.Random) -> dict[str, str]:

@@ -29,6 +29,7 @@ JOBS: Final = "jobs"
 GROUP: Final = "sharers"
 DEAD: Final = "dlq.jobs"
 """The topic of the group's dead letters."""
+_SEND_S = 120.0  # so long a record may take in a cluster that is whole: requests time out after 30
 _LAG_PAUSE_S: Final = 0.7
 
 
@@ -92,6 +93,7 @@ class ShareWork(Work):
         load = self._load = site.load.part(ShareLoad)
         self._rng = site.rngs.of("shares: producer")
         self._ends: dict[PartitionName, int] = {}
+        self._has_produced = False  # every record is acknowledged, and there will be no more
         shared = Shared(GROUP, JOBS, load.partitions, load.delivery_limit)
         self._crew = ShareCrew(site, shared, load.members, "sharer", self.counts, self._deliver)
         self._law = site.law(DeadLettersAreWrittenOnce)
@@ -157,12 +159,18 @@ class ShareWork(Work):
                 records.of(RecordName(GROUP, place, told.offset)).born_s = sent_s
             await site.pause(rng, load.produce_pause_s)
         await producer.close()
+        self._has_produced = True
 
     # ------------------------------------------------------------------------- the end
 
     async def finish(self) -> None:
         """Wait until every record is done, and until the members share all partitions. Raises
         AssertionError after the timeout."""
+        await self.site.cluster.until(
+            lambda: self._has_produced,
+            "every job is acknowledged to its producer",
+            timeout_s=_SEND_S,
+        )
         await self._crew.finish(lambda: self._ends)
 
     async def read_back(self) -> None:

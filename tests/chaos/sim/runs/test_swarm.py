@@ -1,6 +1,7 @@
 """Runs of the swarm."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -79,6 +80,15 @@ def test_a_run_in_which_a_law_looks_at_nothing_fails(monkeypatch: pytest.MonkeyP
     assert outcome.violations == [
         "vacuous: nothing was looked at: directories fail with their device"
     ]
+
+
+def test_an_error_without_words_says_where_it_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.sim.runs.swarm.HEAL_S", 0.0)
+    outcome = quiet_run(Plan(0, seconds=5, faults=(), load=LoadKind.LIGHT))
+    assert any(
+        re.fullmatch(r"TimeoutError: raised in \w+\.py, line \d+", text)
+        for text in outcome.violations
+    ), outcome.violations
 
 
 def test_an_unchanged_copy_of_the_source_gives_what_the_source_gives() -> None:
