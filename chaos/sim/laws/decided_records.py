@@ -35,11 +35,7 @@ class DecidedRecordsStayDecided(Law):
         if not 1 <= count <= limit:
             self._report(name, f"its delivery {count} of at most {limit} went to {told.member}")
         # A fetch that was sent before the answer may have got the record before the decision.
-        if (
-            told.is_of_leader
-            and history.decided_s is not None
-            and told.asked_s > history.decided_s
-        ):
+        if told.is_of_leader and history.decided_s is not None and told.asked_s > history.decided_s:
             self._report(
                 name,
                 f"it went to {told.member}, whose fetch was sent at {told.asked_s:.6f}, and its "
