@@ -19,6 +19,7 @@ from chaos.sim.runs.campaign import CampaignError, Results, Summary, run_seeds, 
 from chaos.sim.runs.mutants.catalogue import MUTANTS
 from chaos.sim.runs.mutants.harness import (
     Verdict,
+    check_true_source,
     hunt,
     hunt_again,
     hunting,
@@ -233,6 +234,7 @@ def mutants(
                 kept.add(mutant.name)
             else:
                 verdict = hunt_anew(mutant)
+            check_true_source(hunters, verdict)
             yield verdict
 
         def hunt_anew(mutant: Mutant) -> Verdict:
@@ -254,7 +256,7 @@ def mutants(
     rows = [
         (
             each.mutant.name,
-            "caught" if each.caught else "NOT CAUGHT",
+            _result(each),
             each.seeds,
             round(each.real_s, 1),
             each.caught_by.violations[0][:120] if each.caught_by else "",
@@ -267,7 +269,24 @@ def mutants(
     else:
         print_table(columns, rows)
         print(f"{sum(each.caught for each in verdicts)} of {len(verdicts)} caught")
+        _note_bad_runs(verdicts)
     return EXIT_OK if all(each.caught for each in verdicts) else EXIT_FAILED
+
+
+def _note_bad_runs(verdicts: Sequence[Verdict]) -> None:
+    """Name the runs that fail without a planted bug, too."""
+    for plan in dict.fromkeys(each.true_source.plan for each in verdicts if each.true_source):
+        note(
+            f"seed {plan.seed} fails without a planted bug, too, so it shows none: stele sim "
+            f"--seed {plan.seed} --seconds {plan.seconds:g} --faults {','.join(plan.faults)} "
+            f"--load {plan.load}"
+        )
+
+
+def _result(verdict: Verdict) -> str:
+    if verdict.true_source is not None:
+        return "FAILS ANYWAY"
+    return "caught" if verdict.caught else "NOT CAUGHT"
 
 
 @contextmanager

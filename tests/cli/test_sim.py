@@ -104,6 +104,23 @@ def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["result"] == "caught"
 
 
+def test_a_run_that_fails_without_a_planted_bug_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object, verdict: Verdict) -> None:
+        verdict.true_source = verdict.caught_by
+
+    monkeypatch.setattr(sim_run, "check_true_source", fail)
+    arguments = ["sim", "--mutants", "--only", "raft: vote for a worse log", "--seeds", "1"]
+    assert run([*arguments, "--seconds", "8", "--jobs", "1"]) == 1
+    told = capsys.readouterr()
+    assert "FAILS ANYWAY" in told.out
+    assert "0 of 1 caught" in told.out
+    assert (
+        "seed 1 fails without a planted bug, too, so it shows none: stele sim --seed 1 " in told.err
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "found"), [([], []), (["--seeds", "1..1", "--seconds", "8"], [1])]
 )

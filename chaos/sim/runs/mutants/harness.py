@@ -64,10 +64,13 @@ class Verdict:
     seeds: int = 0  # seeds tried, including the one that caught it
     caught_by: RunOutcome | None = None
     real_s: float = 0.0  # how long the hunt took
+    # The outcome of the same run of the true source, if that is bad, too. Then the run shows no
+    # planted bug, but one of the source or of a law.
+    true_source: RunOutcome | None = None
 
     @property
     def caught(self) -> bool:
-        return self.caught_by is not None
+        return self.caught_by is not None and self.true_source is None
 
 
 @contextmanager
@@ -207,6 +210,17 @@ def hunt(
     return verdict
 
 
+def check_true_source(hunters: Hunters, verdict: Verdict) -> None:
+    """Let the true source make the run that has caught the bug: what fails in it without the bug is
+    no catch."""
+    caught = verdict.caught_by
+    if caught is None:
+        return
+    plan = caught.plan
+    true = hunt(hunters, verdict.mutant._replace(edits=()), [plan.seed], seconds=plan.seconds)
+    verdict.true_source = true.caught_by
+
+
 def runs_of_others(
     mutant: Mutant, mutants: Sequence[Mutant], catches: Mapping[str, Catch]
 ) -> list[Catch]:
@@ -252,10 +266,13 @@ def recorded(path: Path = RECORD) -> dict[str, Catch]:
 
 
 def record(verdicts: Sequence[Verdict], path: Path = RECORD) -> None:
-    """Record where each mutant was caught. Mutants without a verdict keep their entries."""
+    """Record where each mutant was caught. Mutants without a verdict keep their entries, and so do
+    those whose run is bad without them."""
     catches: Mapping[str, Catch] = recorded(path)
     found = dict(catches)
     for verdict in verdicts:
+        if verdict.true_source is not None:
+            continue
         found.pop(verdict.mutant.name, None)
         outcome = verdict.caught_by
         if outcome is not None:

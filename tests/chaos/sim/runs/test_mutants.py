@@ -14,6 +14,7 @@ from chaos.sim.runs.mutants.harness import (
     Catch,
     Hunters,
     Verdict,
+    check_true_source,
     faults_for,
     hunt,
     hunt_again,
@@ -103,6 +104,21 @@ def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug(hunters: Hunt
     harmless = Verdict(Mutant("nothing", ()), 1, long)
     shorten(hunters, harmless)
     assert harmless.caught_by is long
+
+
+def test_a_run_that_is_bad_without_the_bug_is_no_catch(tmp_path: Path) -> None:
+    mutant = BY_NAME["raft: commit without a majority"]
+    path = tmp_path / "record.json"
+    record([Verdict(mutant, 1, RunOutcome(Plan(2, 8.0), cpu_s=1.0))], path)
+    before = path.read_text()
+    bad = Verdict(mutant, 1, RunOutcome(Plan(3, 8.0, faults_for(mutant)), violations=["x"]))
+    good = Verdict(mutant, 1, RunOutcome(Plan(4, 8.0, faults_for(mutant)), violations=["x"]))
+    assert [each.caught for each in (bad, good)] == [True, True]
+    for each in (bad, good):
+        check_true_source(CaughtAt(3, 5.0), each)
+    assert [each.caught for each in (bad, good)] == [False, True]
+    record([bad], path)
+    assert path.read_text() == before
 
 
 class CaughtAt(Hunters):
