@@ -519,10 +519,14 @@ class Damage:
         another one), or the topic id, without which the broker gives the replica up.
 
         The topic id of a log without a checkpoint is kept. Its loss would look like a power loss
-        before the first sync, which leaves nothing that counts.
+        before the first sync, which leaves nothing that counts. The first snapshot of a log is kept
+        whose first segments are deleted: nothing else tells of their producers.
         """
         directory = node.replica_path(place.name)
         names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]
+        snapshots = [name for name in names if name.endswith(".snapshot")]
+        if snapshots and min(self._bases(node, directory), default=0) > 0:
+            names.remove(min(snapshots))
         if PARTITION_METADATA_FILE in names and self._floor(node, place.name) == 0:
             names.remove(PARTITION_METADATA_FILE)
         if not names:
