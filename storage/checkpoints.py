@@ -12,6 +12,7 @@ from typing import Final
 
 from stele.ids import TopicPartition, decode_uuid, encode_uuid
 from storage.errors import CorruptLogError, LogDirectoryError, UnusableDirectoryError
+from storage.turns import in_slices
 from world.disk import Disk
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
@@ -28,6 +29,7 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = "0"
+_LINES_PER_TURN: Final = 1024
 
 
 def _read_text(disk: Disk, path: str) -> str | None:
@@ -61,10 +63,18 @@ def _decode_lines(path: str, text: str) -> list[list[str]]:
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """A checkpoint of one offset for each partition."""
-    return _encode_lines(
-        f"{partition.topic} {partition.partition} {offset}"
-        for partition, offset in sorted(offsets.items())
-    )
+    return _encode_lines(map(_offset_line, offsets.items()))
+
+
+async def encode_offsets_in_slices(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The same for so many partitions that one turn of the event loop would be long. ``offsets``
+    must not change meanwhile."""
+    return _encode_lines(await in_slices(_offset_line, offsets.items(), _LINES_PER_TURN))
+
+
+def _offset_line(entry: tuple[TopicPartition, int]) -> str:
+    partition, offset = entry
+    return f"{partition.topic} {partition.partition} {offset}"
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

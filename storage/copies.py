@@ -62,9 +62,6 @@ class LogsAndCopies:
     def get(self, key: TopicPartition) -> PartitionLog | None:
         return self._logs.get(key) or self._copies.get(key)
 
-    def items(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:
-        return [*self._logs.items(), *self._copies.items()]
-
     def values(self) -> Iterable[PartitionLog]:
         return [*self._logs.values(), *self._copies.values()]
 
@@ -160,6 +157,7 @@ class Copies:
         copy = finish(self._disk, self._opening(key, config, topic_id, start_offset))
         del self.left[key]
         self.open[key] = copy
+        self._checkpoints.changed(key)
         return copy
 
     def _write(self, path: str, data: bytes) -> None:
@@ -173,6 +171,7 @@ class Copies:
     def drop(self, key: TopicPartition) -> None:
         """Close a copy and set it aside. Raises StorageError: then it is in ``left``."""
         copy = self.open.pop(key, None)
+        self._checkpoints.changed(key)
         if copy is not None:
             self._on_dropped(copy)
             copy.close()
@@ -183,6 +182,7 @@ class Copies:
         """The copy is one of the directory's logs from now on, but not yet on disk: see
         ``settle``."""
         self._logs[key] = self.open.pop(key)
+        self._checkpoints.changed(key)
 
     async def settle(self, log: PartitionLog) -> None:
         """Let a copy that is in place be the log on disk as well, for good. Everything of it that

@@ -33,7 +33,7 @@ from storage.formatted import LOCK_FILE, make_within, read_formatted
 from storage.group_commit import GroupCommit, Synced
 from storage.incarnations import Incarnations
 from storage.log import PartitionLog
-from storage.offset_checkpoints import OffsetCheckpoints
+from storage.offset_checkpoints import Claim, OffsetCheckpoints
 from storage.opening import opening_log
 from storage.retention import remove_dead
 from storage.steps import Steps, finish, take_turns
@@ -341,6 +341,7 @@ class LogDirectory:
         self._set_aside(key, DELETED_SUFFIX, log.topic_id if log else None)
         self.half_made.pop(key, None)
         self._corrupt.forget(key)
+        self._checkpoints.changed(key)
         if log is not None:
             del self.logs[key]
             self._commit.remove(log)
@@ -358,6 +359,7 @@ class LogDirectory:
         if key in self.corrupt:
             self._set_aside(key, CORRUPT_SUFFIX, topic_id)
             self._corrupt.forget(key)
+            self._checkpoints.changed(key)
         return self.create(topic, partition, topic_id, config)
 
     def mark_corrupt(self, topic: str, partition: int, error: CorruptLogError) -> None:
@@ -367,6 +369,7 @@ class LogDirectory:
         self._commit.remove(log)
         log.close()
         self._corrupt.hold(key, error, log.topic_id)
+        self._checkpoints.changed(key)
 
     def _set_aside(self, key: TopicPartition, suffix: str, topic_id: bytes | None) -> None:
         target = unused_path(self._disk, self.path, key, topic_id, suffix)
@@ -474,22 +477,11 @@ class LogDirectory:
         Raises StorageError: then the directory is offline, or it may be tried again.
         """
         self._check_online()
-        points = self._committed()
+        points = await self._checkpoints.committed()
         try:
             await self._checkpoints.write(points, points)
         except OSError as error:
             raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
-
-    def _committed(self) -> dict[PartitionLog, int]:
-        """The high watermark of each log, but at most the offset up to which the log is on disk."""
-        return {log: self._committed_of(log) for log in list(self._all.values())}
-
-    def _committed_of(self, log: PartitionLog) -> int:
-        try:
-            return min(log.synced_offset, log.ask_high_watermark())
-        except Exception as error:
-            log.fail(error)
-            return min(self._checkpoints.of(log.key)[:2])  # as before, so it claims no more
 
     async def checkpoint_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
         """The log is compacted up to ``offset``, if it was not truncated since ``generation``.
@@ -578,8 +570,8 @@ class LogDirectory:
             self._prepare(log)
         await self._commit.flush()
         await self._checkpoints.write(
-            {log: log.synced_offset for log in self.logs.values()},
-            self._committed(),
+            {log: Claim.of(log, log.synced_offset) for log in self.logs.values()},
+            await self._checkpoints.committed(),
         )
 
     def _prepare(self, log: PartitionLog) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 from stele.ids import TopicPartition
 from storage.checkpoints import (
@@ -16,11 +17,12 @@ from storage.checkpoints import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     encode_offsets,
+    encode_offsets_in_slices,
     read_offsets,
 )
 from storage.errors import Failure, is_disk_full
 from storage.log import PartitionLog
-from storage.turns import Slices
+from storage.turns import SLICE_STEPS, Slices
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -30,7 +32,22 @@ _NO_GENERATION: Final = -1  # of a log whose checkpoints must stay as they are
 _NEW_SUFFIX: Final = ".new"  # the suffix of a checkpoint file that is not complete yet
 
 _Offsets = dict[TopicPartition, int]
-OffsetsOfLogs = Mapping[PartitionLog, int]
+
+
+class Claim(NamedTuple):
+    """An offset of a log that a checkpoint is to tell, and the truncation generation in which it
+    was right."""
+
+    offset: int
+    generation: int
+
+    @classmethod
+    def of(cls, log: PartitionLog, offset: int) -> Claim:
+        """What is right at this moment."""
+        return cls(offset, log.truncation_generation)
+
+
+Claims = Mapping[PartitionLog, Claim]
 """The key is the log itself, since another log may have the same name before the offsets are on
 disk."""
 
@@ -40,15 +57,26 @@ class LogsByKey(Protocol):
 
     def get(self, key: TopicPartition) -> PartitionLog | None: ...
 
-    def items(self) -> Iterable[tuple[TopicPartition, PartitionLog]]: ...
-
     def values(self) -> Iterable[PartitionLog]: ...
+
+
+@dataclass(slots=True)
+class _File:
+    """A checkpoint file that is to tell ``claims``."""
+
+    name: str
+    held: _Offsets  # its content
+    claims: Claims
+    wanted: _Offsets = field(default_factory=dict)  # its next content
 
 
 class OffsetCheckpoints:
     """The contents of the five checkpoint files, and their replacement.
 
-    ``logs`` and ``corrupt`` are the directory's own collections and change with it.
+    ``logs`` and ``corrupt`` are the directory's own collections and change with it. The directory
+    tells by ``changed`` which keys they have gained or lost, and by ``lower`` which logs are
+    truncated. So a write looks at all logs in slices, and in its last turn only at those that have
+    changed since.
     """
 
     def __init__(
@@ -56,7 +84,7 @@ class OffsetCheckpoints:
         disk: Disk,
         path: str,
         logs: LogsByKey,
-        corrupt: Container[TopicPartition],
+        corrupt: Mapping[TopicPartition, object],
     ) -> None:
         """``path`` is the log directory. Nothing is read before ``load``."""
         # The contents of the files.
@@ -75,6 +103,9 @@ class OffsetCheckpoints:
         self._logs = logs
         self._corrupt = corrupt
         self._writing = asyncio.Lock()  # only one task at a time writes the files
+        # The logs that were truncated, and those that came, went or became corrupt, since the
+        # writing task has looked at them.
+        self._changed: set[TopicPartition] = set()
 
     def load(self) -> None:
         """Read the files. Raises LogDirectoryError, OSError."""
@@ -135,8 +166,9 @@ class OffsetCheckpoints:
             self.recovery_points = lowered
 
     def lower(self, key: TopicPartition, offset: int) -> None:
-        """Lower what the files claim of this partition to ``offset``. This is on disk when it
-        returns. Raises OSError."""
+        """Lower what the files claim of this partition to ``offset``, before its log is truncated.
+        This is on disk when it returns. Raises OSError."""
+        self.changed(key)
         self._clamp(RECOVERY_POINT_FILE, self.recovery_points, key, offset)
         self._clamp(HIGH_WATERMARK_FILE, self.high_watermarks, key, offset)
         self._clamp(LOG_START_FILE, self.start_offsets, key, offset)
@@ -153,27 +185,46 @@ class OffsetCheckpoints:
             self._disk.replace_file_now(f"{self._path}/{name}", encode_offsets(lowered))
             held[key] = offset
 
+    def changed(self, key: TopicPartition) -> None:
+        """The log of this name is another one from now on, or there is none, or it is corrupt."""
+        self._changed.add(key)
+
     # ----------------------------------------------------------------------------- writing
 
-    async def write(
-        self,
-        recovery_points: OffsetsOfLogs,
-        high_watermarks: OffsetsOfLogs,
-    ) -> None:
+    async def committed(self) -> Claims:
+        """The high watermark of each log, but at most the offset up to which the log is on disk."""
+        claims: dict[PartitionLog, Claim] = {}
+        slices = Slices(SLICE_STEPS)
+        for log in self._logs.values():
+            if self._is_here(log):  # it may have gone since the slice before
+                claims[log] = Claim.of(log, self._committed_of(log))
+            await slices.step()
+        return claims
+
+    def _committed_of(self, log: PartitionLog) -> int:
+        try:
+            return min(log.synced_offset, log.ask_high_watermark())
+        except Exception as error:
+            log.fail(error)
+            return min(self.of(log.key)[:2])  # as before, so it claims no more
+
+    async def write(self, recovery_points: Claims, high_watermarks: Claims) -> None:
         """Replace the files that have changed, after the epoch files of the logs. Raises OSError.
         That of one log is raised when the files have what is new of the others."""
-        generations = self._generations()
         async with self._writing:
             # A recovery point may be on disk only after the leader epochs below it are.
             failed = await self._write_epochs()
-            generations |= dict.fromkeys(failed, _NO_GENERATION)
+            starts, dropped = await self._bounds()
             await self._write_offsets(
-                (
-                    *self._bounds(),
-                    (HIGH_WATERMARK_FILE, self.high_watermarks, high_watermarks),
-                    (RECOVERY_POINT_FILE, self.recovery_points, recovery_points),
-                ),
-                self._generations() | generations,  # logs created meanwhile have only start offsets
+                *(
+                    _File(name, held, _but(claims, failed))
+                    for name, held, claims in (
+                        (LOG_START_FILE, self.start_offsets, starts),
+                        (DROPPED_END_FILE, self.dropped_ends, dropped),
+                        (HIGH_WATERMARK_FILE, self.high_watermarks, high_watermarks),
+                        (RECOVERY_POINT_FILE, self.recovery_points, recovery_points),
+                    )
+                )
             )
         for error in failed.values():
             if isinstance(error, OSError):  # else the log is offline
@@ -183,45 +234,47 @@ class OffsetCheckpoints:
         """Replace the files of log start offsets and of dropped ends if one has risen. Tasks that
         wait for the files share one writing of them. Raises as ``write``."""
         async with self._writing:
-            await self._write_offsets(self._bounds(), self._generations())
+            starts, dropped = await self._bounds()
+            await self._write_offsets(
+                _File(LOG_START_FILE, self.start_offsets, starts),
+                _File(DROPPED_END_FILE, self.dropped_ends, dropped),
+            )
 
     async def write_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
         """A round of compaction of this log, in this truncation generation, is on disk. Raises as
         ``write``."""
         async with self._writing:
-            clean_ends = {
-                each: self.clean_ends[key]
-                for key, each in self._logs.items()
-                if key in self.clean_ends
+            claims = {
+                each: Claim.of(each, end)
+                for key, end in self.clean_ends.items()
+                if (each := self._logs.get(key)) is not None
             }
-            clean_ends[log] = offset
-            await self._write_offsets(
-                ((CLEANER_OFFSET_FILE, self.clean_ends, clean_ends),),
-                self._generations() | {log: generation},
-            )
+            claims[log] = Claim(offset, generation)
+            await self._write_offsets(_File(CLEANER_OFFSET_FILE, self.clean_ends, claims))
 
-    def _generations(self) -> dict[PartitionLog, int]:
-        return {log: log.truncation_generation for log in self._logs.values()}
-
-    def _bounds(self) -> tuple[tuple[str, _Offsets, OffsetsOfLogs], ...]:
+    async def _bounds(self) -> tuple[Claims, Claims]:
         """The current log start offsets and dropped ends. Only the task that holds ``_writing`` may
         ask: if it asked before it waited for its turn, it would replace newer offsets, already
         promised to be durable, by older ones."""
-        logs = list(self._logs.values())
-        starts = {log: log.start_offset for log in logs if log.start_offset}
-        dropped = {log: log.dropped_end for log in logs if log.dropped_end}
-        return (
-            (LOG_START_FILE, self.start_offsets, starts),
-            (DROPPED_END_FILE, self.dropped_ends, dropped),
-        )
+        starts: dict[PartitionLog, Claim] = {}
+        dropped: dict[PartitionLog, Claim] = {}
+        slices = Slices(SLICE_STEPS)
+        for log in self._logs.values():
+            if log.start_offset:
+                starts[log] = Claim.of(log, log.start_offset)
+            if log.dropped_end:
+                dropped[log] = Claim.of(log, log.dropped_end)
+            await slices.step()
+        return starts, dropped
 
     async def _write_epochs(self) -> dict[PartitionLog, Exception]:
         """Returns the logs whose epochs could not be written, for no fault of the directory's."""
         written: list[tuple[PartitionLog, str]] = []
         failed: dict[PartitionLog, Exception] = {}
-        slices = Slices(_EPOCH_FILES_PER_TURN)
+        slices, looks = Slices(_EPOCH_FILES_PER_TURN), Slices(SLICE_STEPS)
         try:
-            for log in list(self._logs.values()):
+            for log in self._logs.values():
+                await looks.step()
                 path = self._write_epochs_of(log, failed) if self._is_here(log) else None
                 if path is not None:
                     written.append((log, path))
@@ -265,50 +318,66 @@ class OffsetCheckpoints:
         corrupt."""
         return self._logs.get(log.key) is log
 
-    async def _write_offsets(
-        self,
-        files: Sequence[tuple[str, _Offsets, OffsetsOfLogs]],
-        generations: OffsetsOfLogs,
-    ) -> None:
-        """Replace checkpoint files. Nothing else runs between the last check of the logs and the
-        renames. So a log that was truncated or deleted meanwhile keeps the entry that the
-        truncation or deletion wrote."""
-
-        def current(held: _Offsets, offsets: OffsetsOfLogs) -> _Offsets:
+    async def _write_offsets(self, *files: _File) -> None:
+        """Replace checkpoint files. Nothing else runs between the last look at the logs that have
+        changed and the renames. So a log that was truncated or deleted meanwhile keeps the entry
+        that the truncation or deletion wrote."""
+        self._changed.clear()
+        slices = Slices(SLICE_STEPS)
+        for file in files:
             # Corrupt logs keep their entries, which prove the corruption.
-            kept = {key: offset for key, offset in held.items() if key in self._corrupt}
-            for log, offset in offsets.items():
-                if not self._is_here(log):
-                    continue
-                if log.truncation_generation == generations[log]:
-                    kept[log.key] = offset
-                elif log.key in held:
-                    kept[log.key] = held[log.key]
-            return kept
-
+            for key in [*(log.key for log in file.claims), *self._corrupt]:
+                self._put(file, key)
+                await slices.step()
         while True:
-            wanted = [(name, held, current(held, offsets)) for name, held, offsets in files]
-            wanted = [(name, held, new) for name, held, new in wanted if new != held]
-            if not wanted:
+            for file in files:
+                for key in self._changed:
+                    self._put(file, key)
+            self._changed.clear()
+            changing = [file for file in files if file.wanted != file.held]
+            if not changing:
                 break
-            paths = [f"{self._path}/{name}" for name, _, _ in wanted]
-            for path, (_, _, new) in zip(paths, wanted, strict=True):
-                self._write_new(path, encode_offsets(new))
-            await self._disk.sync([path + _NEW_SUFFIX for path in paths])
-            now = {name: current(held, offsets) for name, held, offsets in files}
-            if any(now[name] != new for name, _, new in wanted):
+            for file in changing:
+                data = await encode_offsets_in_slices(file.wanted)
+                self._write_new(f"{self._path}/{file.name}", data)
+            await self._disk.sync([f"{self._path}/{file.name}{_NEW_SUFFIX}" for file in changing])
+            if any(
+                self._entry(file, key) != file.wanted.get(key)
+                for file in changing
+                for key in self._changed
+            ):
                 continue
             self._renamed = True
-            for path, (_, held, new) in zip(paths, wanted, strict=True):
+            for file in changing:
+                path = f"{self._path}/{file.name}"
                 self._disk.rename(path + _NEW_SUFFIX, path)
-                held.clear()
-                held.update(new)
+                file.held.clear()
+                file.held.update(file.wanted)
             break
         if self._renamed:  # perhaps by an earlier call that was cancelled before it synced
             await self._disk.sync([self._path])
             self._renamed = False
             self._durable_starts = dict(self.start_offsets)
             self._durable_dropped_ends = dict(self.dropped_ends)
+
+    def _put(self, file: _File, key: TopicPartition) -> None:
+        """Let the next content of a file have what is right for this name now."""
+        offset = self._entry(file, key)
+        if offset is not None:
+            file.wanted[key] = offset
+        else:
+            file.wanted.pop(key, None)
+
+    def _entry(self, file: _File, key: TopicPartition) -> int | None:
+        """What a file must tell of this name now. None: nothing."""
+        log = self._logs.get(key)
+        claim = None if log is None else file.claims.get(log)
+        if key not in self._corrupt:
+            if log is None or claim is None:
+                return None
+            if log.truncation_generation == claim.generation:
+                return claim.offset
+        return file.held.get(key)
 
     def _write_new(self, path: str, data: bytes) -> None:
         """Write a file that will replace ``path`` once it is synced. Raises OSError."""
@@ -319,3 +388,8 @@ class OffsetCheckpoints:
             file.append([data])
         finally:
             file.close()
+
+
+def _but(claims: Claims, failed: Iterable[PartitionLog]) -> Claims:
+    """The same claims, but the entries of these logs stay as they are."""
+    return {**claims, **{log: Claim(0, _NO_GENERATION) for log in failed if log in claims}}

@@ -12,6 +12,7 @@ from storage.checkpoints import (
     encode_corrupt,
     encode_epochs,
     encode_offsets,
+    encode_offsets_in_slices,
     encode_partition_metadata,
     read_corrupt,
     read_epochs,
@@ -33,9 +34,10 @@ def with_file(data: bytes) -> MemoryDisk:
     return disk
 
 
-def test_offsets_are_in_kafkas_format() -> None:
+async def test_offsets_are_in_kafkas_format() -> None:
     data = encode_offsets(OFFSETS)
-    assert data == b"0\n3\na 9 0\na 10 7\nb 0 1099511627776\n"
+    assert data == b"0\n3\na 10 7\na 9 0\nb 0 1099511627776\n"
+    assert await encode_offsets_in_slices(OFFSETS) == data
     assert read_offsets(with_file(data), FILE) == OFFSETS
     assert read_offsets(with_file(encode_offsets({})), FILE) == {}
     assert read_offsets(MemoryDisk(), FILE) == {}

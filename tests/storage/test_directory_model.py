@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -60,6 +61,9 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # A checkpoint looks at one log in a turn.
+        self.slices = patch("storage.offset_checkpoints.SLICE_STEPS", 1)
+        self.slices.start()
         self.loop = HandLoop()
         self.disk = MemoryDisk()
         format_directory(self.disk, PATH, MetaProperties("c", 1, "d"))
@@ -77,6 +81,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.end_tasks()
         self.loop.close()
+        self.slices.stop()
 
     # ------------------------------------------------------------------- the loop
 

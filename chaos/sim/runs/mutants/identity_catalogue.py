@@ -8,9 +8,9 @@ IDENTITY = [
     bug(
         "storage: go by a log's name while a checkpoint is under way",
         "storage/offset_checkpoints.py",
-        "OffsetCheckpoints._is_here",
-        "self._logs.get(log.key) is log",
-        "log.key in self._logs",
+        "OffsetCheckpoints._entry",
+        "file.claims.get(log)",
+        "next((each for other, each in file.claims.items() if other.key == key), None)",
     ),
     bug(
         "storage: take a requirement away with a sync that began before it",
