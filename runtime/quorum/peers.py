@@ -51,9 +51,8 @@ class Peers:
         self._channels: dict[NamedAddress, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._calls: dict[int, asyncio.Task[None]] = {}  # by request id, until it is done
-        self._foreign: dict[
-            int, NamedAddress
-        ] = {}  # by node id: where another cluster answered last
+        # By node id: where another cluster has answered last.
+        self._foreign: dict[int, NamedAddress] = {}
         self._refusals = RefusalLog()
         self._has_found_own = False  # a node of this cluster has answered this process
 
@@ -163,10 +162,10 @@ class Peers:
         places = ", ".join(str(self._foreign[each].address) for each in named)
         self._on_fatal(
             ConfigError(
-                f"the controllers at {places} belong to another cluster than "
-                f"{self._config.cluster_id}, of which this node's directories are: correct "
+                f"the controllers at {places} belong to another cluster, and this node's "
+                f"directories are formatted for {self._config.cluster_id}: correct "
                 "controller.quorum.bootstrap.servers or controller.quorum.voters, or give the node "
-                "directories that are formatted for their cluster"
+                "directories that are formatted for the controllers' cluster"
             )
         )
 

@@ -293,7 +293,10 @@ async def test_a_broker_of_another_cluster(cluster: ProcessCluster, tmp_path: Pa
     settings = a_second(cluster, tmp_path, node_id="102")
     format_for(settings, "another-cluster")
     said = await asyncio.to_thread(refusal, tmp_path, settings)
-    assert "belong to another cluster than another-cluster" in said
+    assert (
+        "belong to another cluster, and this node's directories are formatted for another-cluster"
+        in said
+    )
 
 
 async def test_a_second_broker_with_the_same_id(cluster: ProcessCluster, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from chaos.sim.laws.scene import Scene
 from chaos.sim.partition_name import PartitionName
 
 RISKY: Final = ("extra-transfers", 0)
-"""A partition that allows unclean elections. Records may be lost there with the transactions that
-they are of. What is left is judged."""
+"""A partition that allows unclean elections. Records may be lost there, and whole
+transactions with them. What is left is judged."""
 
 
 class Fate(enum.Enum):
@@ -108,7 +108,7 @@ class TransactionsAreAtomic(Law):
         """A reader of committed records has got this record."""
         transaction = self._of(value)
         if transaction is None:
-            self._scene.report(f"{place} {offset}: {value!r} is of no transaction")
+            self._scene.report(f"{place} {offset}: {value!r} belongs to no transaction")
             return
         self.looked += 1
         if transaction.fate in (Fate.OPEN, Fate.ABORTED):
@@ -155,6 +155,4 @@ class TransactionsAreAtomic(Law):
         return self._transactions.get(value.decode().partition(" ")[0])
 
     def _report(self, transaction: Transaction, what: str) -> None:
-        self._scene.report(
-            f"transaction {transaction.name}, of which {transaction.fate.value}: {what}"
-        )
+        self._scene.report(f"transaction {transaction.name} ({transaction.fate.value}): {what}")

@@ -238,8 +238,6 @@ class SimTransport(asyncio.Transport):
                     self._feed_eof()
                 else:
                     self._feed(data)
-        except (SystemExit, KeyboardInterrupt):
-            raise
         except Exception as error:
             self.process.loop.call_exception_handler(
                 {"message": "the protocol failed on received data", "exception": error}
