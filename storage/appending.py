@@ -146,6 +146,7 @@ class LogAppends:
             offset = self._write(view[start:end]) - start
             interval = log.config.index_interval_bytes
             now_ms = self._clock.time_ms()
+            end_before = log.end_offset
             for at, header in run:
                 segment.note(
                     header.last_offset,
@@ -155,9 +156,8 @@ class LogAppends:
                     interval,
                 )
                 if header.leader_epoch != log.epochs.latest_epoch:
-                    log.epochs.assign_from_batch(
-                        header.leader_epoch, header.base_offset, log.start_offset
-                    )
+                    log.epochs.assign_from_batch(header.leader_epoch, end_before, log.start_offset)
+                end_before = header.next_offset
                 if header.producer_id >= 0:
                     self._note_producer(header, markers.get(at), header.base_offset, now_ms)
             self._advance(run[-1][1].next_offset, len(run), end - start)

@@ -62,10 +62,16 @@ class LeaderEpochs:
         self.latest_epoch = epoch
         self.dirty = True
 
-    def assign_from_batch(self, epoch: int, base_offset: int, log_start_offset: int) -> None:
-        """As ``assign`` for a batch of the log. The first known epoch begins where the log does:
-        compaction may have removed the batches before this one."""
-        self.assign(epoch, max(base_offset, log_start_offset) if self._epochs else log_start_offset)
+    def assign_from_batch(self, epoch: int, end_before: int, log_start_offset: int) -> None:
+        """As ``assign`` for a batch of the log. ``end_before``: the end of the batch before it.
+
+        Compaction may have removed the first batches of an epoch, so the epoch may begin anywhere
+        between the two batches. It counts from the end of the first one, and the first known epoch
+        from the log's start. If it counted from a later offset, a follower with records of an
+        earlier epoch between the two would keep them, although no leader has them. It fetches
+        nothing in vain if it cuts them: the leader has nothing there.
+        """
+        self.assign(epoch, max(end_before, log_start_offset) if self._epochs else log_start_offset)
 
     def truncate_from(self, end_offset: int) -> None:
         """Forget epochs that begin at or above ``end_offset``, the log's new end."""

@@ -27,6 +27,7 @@ import itertools
 import logging
 import struct
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -77,6 +78,20 @@ class Cut(NamedTuple):
     reason: str
 
 
+class FoundEpoch(NamedTuple):
+    """A leader epoch as batches show it. Compaction may have removed its first batches."""
+
+    epoch: int
+    end_before: int  # the end of the last batch before it
+    first_offset: int  # of its first batch
+
+    def start(self, known: Mapping[int, int]) -> int:
+        """Where it begins. ``known``: the epochs' starts by the file. A start that is in the file
+        and fits the batches is right, whatever else is wrong in the file."""
+        start = known.get(self.epoch, self.end_before)
+        return start if self.end_before <= start <= self.first_offset else self.end_before
+
+
 @dataclass(slots=True)
 class RecoveredSegments:
     """Segments in order, at least one. The last is the active segment."""
@@ -84,8 +99,9 @@ class RecoveredSegments:
     segments: list[Segment]
     scanned_from: int  # the offset from which on every batch was checked in full
     truncated_bytes: int = 0  # bytes that were truncated as a torn write
-    epochs: list[tuple[int, int]] = field(default_factory=list)
-    """The leader epochs of the checked batches, each with the offset of its first batch."""
+    epochs: list[FoundEpoch] = field(default_factory=list)
+    """The leader epochs of the checked batches."""
+    _checked_to: int | None = None  # the end of the last checked batch
     has_producers: bool = False
     """Whether one of the checked batches has a producer id."""
     has_markers: bool = False
@@ -93,8 +109,10 @@ class RecoveredSegments:
     transaction."""
 
     def see(self, header: BatchHeader) -> None:
-        if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
-            self.epochs.append((header.leader_epoch, header.base_offset))
+        if not self.epochs or self.epochs[-1].epoch != header.leader_epoch:
+            end_before = header.base_offset if self._checked_to is None else self._checked_to
+            self.epochs.append(FoundEpoch(header.leader_epoch, end_before, header.base_offset))
+        self._checked_to = header.next_offset
         if header.producer_id >= 0:
             self.has_producers = True
             self.see_marker(header)
@@ -534,21 +552,24 @@ def recover_epochs(
     """
     epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
     known = epochs.entries
+    starts = dict(known)
     is_sure = bool(known) and known[0][1] <= max(request.start_offset, request.recovery_point)
     if not is_sure and recovered.scanned_from > request.start_offset:
         epochs.clear()
-        yield from replay(
-            recovered.segments,
-            request.start_offset,
-            lambda header, _: epochs.assign_from_batch(
-                header.leader_epoch, header.base_offset, request.start_offset
-            ),
-        )
+        end_before = request.start_offset
+
+        def take(header: BatchHeader, _: object) -> None:
+            nonlocal end_before
+            found = FoundEpoch(header.leader_epoch, end_before, header.base_offset)
+            epochs.assign_from_batch(found.epoch, found.start(starts), request.start_offset)
+            end_before = header.next_offset
+
+        yield from replay(recovered.segments, request.start_offset, take)
     elif not request.clean_shutdown:
         epochs.truncate_from(request.recovery_point)
         start_offset = max(request.start_offset, known[0][1] if is_sure else 0)
-        for epoch, offset in recovered.epochs:
-            epochs.assign_from_batch(epoch, offset, start_offset)
+        for found in recovered.epochs:
+            epochs.assign_from_batch(found.epoch, found.start(starts), start_offset)
     begin = known[0][1] if is_sure else epochs.start_offset
     epochs.truncate_from(recovered.end_offset)
     epochs.advance_start(request.start_offset)
