@@ -39,7 +39,7 @@ def clients(
     print_table(
         (
             *("BROKER", "CLIENT-ID", "PRINCIPAL", "SOFTWARE", "LISTENER", "FROM", "FOR S"),
-            *("IN", "OUT", "REQUESTS", "ERRORS", "THROTTLED S", "LAG", "LATENCY MS"),
+            *("IN", "OUT", "REQUESTS", "ERRORS", "DENIED", "THROTTLED S", "LAG", "LATENCY MS"),
         ),
         [
             (
@@ -54,6 +54,7 @@ def clients(
                 each.bytes_out,
                 each.requests,
                 each.errors,
+                0 if each.denials is None else each.denials.times,
                 f"{each.throttled_s:.1f}",
                 each.lag,
                 None if each.latency_ms is None else f"{each.latency_ms:.3g}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,8 @@ def explain_client(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """Show where a client is connected, the quotas that count for it, and how long it waits."""
+    """Show where a client is connected, what it was denied, the quotas that count for it, and how
+    long it waits."""
     with connect(bootstrap, timeout) as admin:
         connections = admin.describe_connections(client_id)
         users = sorted(
@@ -45,6 +47,8 @@ def explain_client(
         for broker_id, on_broker in sorted(connections.items()):
             for each in on_broker:
                 say(_connection_line(broker_id, each))
+            for line in dict.fromkeys(_denial_lines(broker_id, on_broker)):
+                say(line)
         for user, by_broker in quotas.items():
             _print_quotas(user, client_id, by_broker)
     return EXIT_NOT_WELL if is_held_back or not users else 0
@@ -60,6 +64,29 @@ def _connection_line(broker_id: int, each: ClientConnection) -> str:
     if each.throttles:
         line += f"; throttled {each.throttles} times for {each.throttled_s:.1f} s together"
     return line + ("; throttled now" if each.is_throttled else "")
+
+
+def _denial_lines(broker_id: int, on_broker: Sequence[ClientConnection]) -> Iterator[str]:
+    from security.audit_report import DenialKey
+
+    for each in on_broker:
+        denials = each.denials
+        if denials is None:
+            continue
+        last = DenialKey(
+            each.principal,
+            denials.operation,
+            denials.resource_type,
+            denials.resource_name,
+            each.listener,
+            denials.rule,
+        )
+        what = f"{denials.operation} {last.resource}"
+        mend = last.remedy if denials.rule else "it is allowed now"
+        yield (
+            f"broker {broker_id}: {each.principal} was denied something {denials.times} times, "
+            f"last {what} {denials.ago_s:.0f} s ago: {mend}"
+        )
 
 
 def _print_quotas(user: str, client_id: str, by_broker: dict[int, list[QuotaUsage]]) -> None:

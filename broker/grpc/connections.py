@@ -39,37 +39,60 @@ class ClientConnections:
         figures = {} if telemetry is None else telemetry.figures()
         return pb.DescribeConnectionsResponse(
             connections=await in_slices(
-                lambda each: _message(each, now_s, figures), page.connections
+                lambda each: self._message(each, now_s, figures), page.connections
             ),
             next=page.next,
         )
 
+    def _message(
+        self,
+        connection: KafkaServerProtocol,
+        now_s: float,
+        figures: Mapping[tuple[str, str], Figures],
+    ) -> pb.DescribeConnectionsResponse.Connection:
+        client = client_of(connection.principal, connection.client_id)
+        pushed = figures.get(client, _NOTHING)
+        return pb.DescribeConnectionsResponse.Connection(
+            principal=connection.principal,
+            client_id=connection.client_id,
+            software_name=connection.software_name,
+            software_version=connection.software_version,
+            listener=connection.listener_name,
+            peer=connection.peer,
+            connected_ms=_ms(now_s - connection.opened_s),
+            idle_ms=_ms(now_s - connection.last_active_s),
+            bytes_in=connection.bytes_in,
+            bytes_out=connection.bytes_out,
+            requests=connection.requests,
+            in_flight=connection.in_flight,
+            errors=connection.errors,
+            throttles=connection.muted.count,
+            throttled_ms=_ms(connection.muted.total_s),
+            is_throttled=connection.muted.is_on,
+            pushed_lag=None if pushed.lag is None else round(pushed.lag),
+            pushed_latency_ms=pushed.latency_ms,
+            denials=self._denials(connection),
+        )
 
-def _message(
-    connection: KafkaServerProtocol, now_s: float, figures: Mapping[tuple[str, str], Figures]
-) -> pb.DescribeConnectionsResponse.Connection:
-    client = client_of(connection.principal, connection.client_id)
-    pushed = figures.get(client, _NOTHING)
-    return pb.DescribeConnectionsResponse.Connection(
-        principal=connection.principal,
-        client_id=connection.client_id,
-        software_name=connection.software_name,
-        software_version=connection.software_version,
-        listener=connection.listener_name,
-        peer=connection.peer,
-        connected_ms=_ms(now_s - connection.opened_s),
-        idle_ms=_ms(now_s - connection.last_active_s),
-        bytes_in=connection.bytes_in,
-        bytes_out=connection.bytes_out,
-        requests=connection.requests,
-        in_flight=connection.in_flight,
-        errors=connection.errors,
-        throttles=connection.muted.count,
-        throttled_ms=_ms(connection.muted.total_s),
-        is_throttled=connection.muted.is_on,
-        pushed_lag=None if pushed.lag is None else round(pushed.lag),
-        pushed_latency_ms=pushed.latency_ms,
-    )
+    def _denials(
+        self, connection: KafkaServerProtocol
+    ) -> pb.DescribeConnectionsResponse.Denials | None:
+        authorizer = self._context.authorizer
+        told = authorizer.last_denial(connection.principal, connection.client_id)
+        if told is None:
+            return None
+        last, ago_s = told
+        verdict = authorizer.verdict(
+            connection.principal, last.address, last.operation, last.resource
+        )
+        return pb.DescribeConnectionsResponse.Denials(
+            times=last.times,
+            operation=last.operation.name,
+            resource_type=last.resource.type.name,
+            resource_name=last.resource.name,
+            ago_ms=_ms(ago_s),
+            rule="" if verdict.is_allowed else verdict.rule(),
+        )
 
 
 def _ms(seconds: float) -> int:

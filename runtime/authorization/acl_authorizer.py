@@ -12,6 +12,7 @@ from runtime.log_format import AUDIT_LOGGER
 from security.audit import AuditLimiter, Denial, count_line, line
 from security.authorizer.decision import Policy, Verdict
 from security.authorizer.machine import AccessMachine
+from security.last_denials import LastDenial, LastDenials
 from stele.world import Clock
 
 audit_log = logging.getLogger(AUDIT_LOGGER)
@@ -28,14 +29,17 @@ class AclAuthorizer:
         newest: Callable[[], Acls | None],
         clock: Clock,
         audit: AuditLimiter | None = None,
+        denials: LastDenials | None = None,
     ) -> None:
         """``newest``: the ACLs of the newest committed metadata that the node has; None before it
-        has those of its cluster. ``audit``: shared with another authorizer of the node."""
+        has those of its cluster. ``audit`` and ``denials``: shared with another authorizer of
+        the node."""
         super_users = policy.super_users | {NODE_ITSELF}
         self._machine = AccessMachine(policy._replace(super_users=super_users))
         self._newest = newest
         self._clock = clock
         self._audit = audit or AuditLimiter()
+        self._denials = denials or LastDenials(clock.monotonic)
 
     @property
     def is_loaded(self) -> bool:
@@ -57,6 +61,7 @@ class AclAuthorizer:
         self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
     ) -> None:
         principal = caller.principal
+        self._denials.note(principal, caller.client_id or "", operation, resource, caller.address)
         due = self._audit.take(principal, operation, resource, self._clock.monotonic())
         if due is None:
             return
@@ -70,6 +75,10 @@ class AclAuthorizer:
             text = line(denial, time_ms=time_ms, left_out=due.left_out)
         audit_log.info("%s", text)
 
+    def last_denial(self, principal: str, client_id: str) -> tuple[LastDenial, float] | None:
+        last = self._denials.of(principal, client_id)
+        return None if last is None else (last, self._clock.monotonic() - last.at_s)
+
     def verdict(
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> Verdict:
@@ -79,4 +88,5 @@ class AclAuthorizer:
     def over(self, acls: Acls) -> AclAuthorizer:
         if acls is self._newest():
             return self  # which remembers its decisions
-        return AclAuthorizer(self._machine.policy, lambda: acls, self._clock, self._audit)
+        policy, clock = self._machine.policy, self._clock
+        return AclAuthorizer(policy, lambda: acls, clock, self._audit, self._denials)

@@ -11,6 +11,7 @@ from metadata.acl import CLUSTER_NAME, OPERATIONS, WILDCARD, Operation, Resource
 from metadata.acls import Acls
 from runtime.authorization.caller import Caller
 from security.authorizer.decision import Reason, Verdict
+from security.last_denials import LastDenial
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
@@ -74,6 +75,11 @@ class Authorizer(Protocol):
         answer merely leaves something out. ``rule``: why, if no ACL is the reason."""
         ...
 
+    def last_denial(self, principal: str, client_id: str) -> tuple[LastDenial, float] | None:
+        """What ``note_denial`` was told last of clients with this principal and client id, and how
+        many seconds ago. None: nothing, or it is forgotten."""
+        ...
+
     def verdict(
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> Verdict:
@@ -106,6 +112,9 @@ class AllowAll:
         self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
     ) -> None:
         pass
+
+    def last_denial(self, principal: str, client_id: str) -> None:
+        return None
 
     def verdict(
         self, principal: str, host: str, operation: Operation, resource: Resource

@@ -10,6 +10,18 @@ from stele.wire.v1 import admin_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
+class ClientDenials:
+    """What a broker has denied clients since it started, and the last of it."""
+
+    times: int
+    operation: str  # Kafka's name, as READ
+    resource_type: str  # Kafka's name, as TOPIC
+    resource_name: str
+    ago_s: float
+    rule: str  # what denies it now; empty: it is allowed now
+
+
+@dataclass(frozen=True, slots=True)
 class ClientConnection:
     """A connection of Kafka's protocol to one broker."""
 
@@ -33,6 +45,8 @@ class ClientConnection:
     # none.
     lag: int | None = None  # records behind the end of a partition
     latency_ms: float | None = None  # the average time of a request
+    # Of the clients of this principal and client id. None: the broker has denied them nothing.
+    denials: ClientDenials | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +134,16 @@ def _connection(told: pb.DescribeConnectionsResponse.Connection) -> ClientConnec
         told.is_throttled,
         told.pushed_lag if told.HasField("pushed_lag") else None,
         told.pushed_latency_ms if told.HasField("pushed_latency_ms") else None,
+        _denials(told.denials) if told.HasField("denials") else None,
+    )
+
+
+def _denials(told: pb.DescribeConnectionsResponse.Denials) -> ClientDenials:
+    return ClientDenials(
+        told.times,
+        told.operation,
+        told.resource_type,
+        told.resource_name,
+        told.ago_ms / 1000,
+        told.rule,
     )

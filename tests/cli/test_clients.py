@@ -9,7 +9,7 @@ from types import TracebackType
 import pytest
 
 from cli import clients, explain_client, main
-from stele.admin.client_connections import ClientConnection
+from stele.admin.client_connections import ClientConnection, ClientDenials
 from stele.admin.client_quotas import QuotaUsage
 
 CONNECTION = ClientConnection(
@@ -73,7 +73,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> _Admin:
 def test_connections_are_listed(admin: _Admin, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["clients", "--principal", "User:ann"]) == 0
     _, line = capsys.readouterr().out.splitlines()
-    shown = "1 orders User:ann java 4.1 EXTERNAL 10.0.0.9:5555 61 1000 2000 30 2 0.0 17 2.35"
+    shown = "1 orders User:ann java 4.1 EXTERNAL 10.0.0.9:5555 61 1000 2000 30 2 0 0.0 17 2.35"
     assert line.split() == shown.split()
     assert main.run(["clients", "--client-id", "orders", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -94,6 +94,31 @@ def test_a_client_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         "together"
     )
     assert none == "no quota counts for user bob with client id 'orders'"
+
+
+@pytest.mark.parametrize(
+    ("rule", "mend"),
+    [
+        ("DefaultDeny", "stele acls add User:ann READ topic:orders"),
+        ("DENY READ", "this rule denies it: stele acls list --principal User:ann"),
+        ("", "it is allowed now"),
+    ],
+)
+def test_what_a_client_was_denied_is_explained(
+    admin: _Admin, rule: str, mend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    denials = ClientDenials(12, "READ", "TOPIC", "orders", 3.4, rule)
+    denied = replace(CONNECTION, denials=denials)
+    admin.connections = {1: [denied, replace(denied, peer="10.0.0.9:5556")]}
+    assert main.run(["explain", "client", "orders"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:3] == [
+        f"broker 1: User:ann was denied something 12 times, last READ topic:orders 3 s ago: {mend}"
+    ]
+    assert main.run(["clients"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-4] == "12"
+    assert main.run(["clients", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["1"][0]["denials"]["times"] == 12
 
 
 def test_a_throttled_client_is_not_well(admin: _Admin, capsys: pytest.CaptureFixture[str]) -> None:

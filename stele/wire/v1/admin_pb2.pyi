@@ -462,7 +462,7 @@ class DescribeConnectionsRequest(_message.Message):
 class DescribeConnectionsResponse(_message.Message):
     __slots__ = ("error", "message", "connections", "next")
     class Connection(_message.Message):
-        __slots__ = ("principal", "client_id", "software_name", "software_version", "listener", "peer", "connected_ms", "idle_ms", "bytes_in", "bytes_out", "requests", "in_flight", "errors", "throttles", "throttled_ms", "is_throttled", "pushed_lag", "pushed_latency_ms")
+        __slots__ = ("principal", "client_id", "software_name", "software_version", "listener", "peer", "connected_ms", "idle_ms", "bytes_in", "bytes_out", "requests", "in_flight", "errors", "throttles", "throttled_ms", "is_throttled", "pushed_lag", "pushed_latency_ms", "denials")
         PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
         CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
         SOFTWARE_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -481,6 +481,7 @@ class DescribeConnectionsResponse(_message.Message):
         IS_THROTTLED_FIELD_NUMBER: _ClassVar[int]
         PUSHED_LAG_FIELD_NUMBER: _ClassVar[int]
         PUSHED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
+        DENIALS_FIELD_NUMBER: _ClassVar[int]
         principal: str
         client_id: str
         software_name: str
@@ -499,7 +500,23 @@ class DescribeConnectionsResponse(_message.Message):
         is_throttled: bool
         pushed_lag: int
         pushed_latency_ms: float
-        def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., software_name: _Optional[str] = ..., software_version: _Optional[str] = ..., listener: _Optional[str] = ..., peer: _Optional[str] = ..., connected_ms: _Optional[int] = ..., idle_ms: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., in_flight: _Optional[int] = ..., errors: _Optional[int] = ..., throttles: _Optional[int] = ..., throttled_ms: _Optional[int] = ..., is_throttled: _Optional[bool] = ..., pushed_lag: _Optional[int] = ..., pushed_latency_ms: _Optional[float] = ...) -> None: ...
+        denials: DescribeConnectionsResponse.Denials
+        def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., software_name: _Optional[str] = ..., software_version: _Optional[str] = ..., listener: _Optional[str] = ..., peer: _Optional[str] = ..., connected_ms: _Optional[int] = ..., idle_ms: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., in_flight: _Optional[int] = ..., errors: _Optional[int] = ..., throttles: _Optional[int] = ..., throttled_ms: _Optional[int] = ..., is_throttled: _Optional[bool] = ..., pushed_lag: _Optional[int] = ..., pushed_latency_ms: _Optional[float] = ..., denials: _Optional[_Union[DescribeConnectionsResponse.Denials, _Mapping]] = ...) -> None: ...
+    class Denials(_message.Message):
+        __slots__ = ("times", "operation", "resource_type", "resource_name", "ago_ms", "rule")
+        TIMES_FIELD_NUMBER: _ClassVar[int]
+        OPERATION_FIELD_NUMBER: _ClassVar[int]
+        RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+        RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+        AGO_MS_FIELD_NUMBER: _ClassVar[int]
+        RULE_FIELD_NUMBER: _ClassVar[int]
+        times: int
+        operation: str
+        resource_type: str
+        resource_name: str
+        ago_ms: int
+        rule: str
+        def __init__(self, times: _Optional[int] = ..., operation: _Optional[str] = ..., resource_type: _Optional[str] = ..., resource_name: _Optional[str] = ..., ago_ms: _Optional[int] = ..., rule: _Optional[str] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]

@@ -10,16 +10,21 @@ import pytest
 
 from broker.grpc.admin import AdminService
 from broker.service import client_connections
-from runtime.authorization.authorizer import CLUSTER, Operation
-from runtime.authorization.caller import NODE_ITSELF
+from metadata.acls import Acls, acls_of
+from runtime.authorization.acl_authorizer import AclAuthorizer
+from runtime.authorization.authorizer import CLUSTER, Operation, topic_resource
+from runtime.authorization.caller import NODE_ITSELF, Caller, Plane
+from security.authorizer.decision import Policy
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import api_versions, list_config_resources
 from stele.wire.kafka.messages import get_telemetry_subscriptions as getting
 from stele.wire.kafka.messages import push_telemetry as pushing
 from stele.wire.otlp import Metric, metrics_data
 from stele.wire.v1 import admin_pb2 as pb
+from tests.support.acls import acl
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_apis import Client, Edges
+from tests.support.timing import LoopClock
 from tests.support.worlds import virtual
 from world.network import Peer
 
@@ -27,12 +32,20 @@ Connection = pb.DescribeConnectionsResponse.Connection
 
 
 class Bench:
-    def __init__(self, authorizer: FakeAuthorizer | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        authorizer: FakeAuthorizer | None = None,
+        acl_authorizer: AclAuthorizer | None = None,
+        **settings: str,
+    ) -> None:
+        """``acl_authorizer``: in the place of the fake one."""
         self.edges = Edges(authorizer, **settings)
         self.clients: list[Client] = []
         context = replace(
             self.edges.context, connections=lambda: [each.protocol for each in self.clients]
         )
+        if acl_authorizer is not None:
+            context = replace(context, authorizer=acl_authorizer)
         self._service = AdminService(context, "EXTERNAL").service()
 
     async def connected(self, peer: str = "") -> Client:
@@ -127,6 +140,35 @@ async def test_connections_show_the_worst_that_their_clients_push() -> None:
     assert (one.pushed_lag, one.pushed_latency_ms) == (9, 2.5)
     assert (two.pushed_lag, two.pushed_latency_ms) == (9, 2.5)
     assert not three.HasField("pushed_lag")
+
+
+@virtual
+async def test_connections_show_what_their_clients_were_denied_last() -> None:
+    acls = Acls()
+    policy = Policy(frozenset(["User:ANONYMOUS"]))  # which asks
+    authorizer = AclAuthorizer(policy, lambda: acls, LoopClock())
+    bench = Bench(acl_authorizer=authorizer)
+    denied, other = await bench.connected(), await bench.connected()
+    denied.protocol.principal = other.protocol.principal = "User:bob"
+    denied.protocol.client_id, other.protocol.client_id = "app", "other"
+    caller = Caller("User:bob", "app", "EXTERNAL", Plane.KAFKA, "10.0.0.9")
+    for name in ("payments", "orders"):
+        # The controller decides over the ACLs of other images, too.
+        authorizer.over(Acls()).note_denial(caller, Operation.READ, topic_resource(name))
+    await asyncio.sleep(2)
+    told, nothing = (await bench.describe()).connections
+    assert told.denials == pb.DescribeConnectionsResponse.Denials(
+        times=2,
+        operation="READ",
+        resource_type="TOPIC",
+        resource_name="orders",
+        ago_ms=2000,
+        rule="DefaultDeny",
+    )
+    assert not nothing.HasField("denials")
+    acls = acls_of([(acl("orders", Operation.READ, principal="User:bob"), bytes(16))])
+    told, _ = (await bench.describe()).connections
+    assert (told.denials.times, told.denials.rule) == (2, "")
 
 
 @virtual
