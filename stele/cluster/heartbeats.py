@@ -67,7 +67,9 @@ class Heartbeats:
         self._task = asyncio.get_running_loop().create_task(self._run(pause_s))
 
     def forget(self) -> None:
-        """They have ended, and may begin again."""
+        """They end, unless they have, and may begin again."""
+        if self._task is not None:
+            self._task.cancel()
         self._task = None
 
     async def stop(self) -> None:

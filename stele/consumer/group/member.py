@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from stele.cluster.heartbeats import Heartbeats
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.config import ConsumerConfig
@@ -50,7 +51,14 @@ class GroupMember(Attended):
         self._coordinator = coordinator
         self._metadata_is_news = False
         self._joining: asyncio.Task[None] | None = None
-        self._heart: asyncio.Task[None] | None = None
+        self._heartbeats = Heartbeats(
+            "consumer",
+            client_backoff(config, view.world),
+            self._turn,
+            on_failure=self._on_failure,
+            on_end=self.refuse,
+        )
+        self._heartbeats.interval_s = config.heartbeat_interval_ms / 1000
         self._denials = client_backoff(config, view.world)
         self._denied_pause_s = 0.0  # before the next join
         view.on_change.append(self._metadata_changed)
@@ -59,7 +67,9 @@ class GroupMember(Attended):
 
     def subscribe(self, choice: TopicChoice) -> None:
         self._choice = choice
-        self.failure = None
+        if self.failure is not None:  # perhaps its heartbeats have ended
+            self.failure = None
+            self._heartbeats.forget()
         # The topics of a pattern are found before the member joins, or at the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
 
@@ -69,8 +79,7 @@ class GroupMember(Attended):
         self._denied_pause_s = self._denials.next_s()
 
     def start(self) -> None:
-        if self._heart is None:
-            self._heart = asyncio.get_running_loop().create_task(self._beat())
+        self._heartbeats.start()
 
     @property
     def is_joining(self) -> bool:
@@ -116,11 +125,11 @@ class GroupMember(Attended):
         await self._stop()
 
     async def _stop(self) -> None:
-        tasks = [each for each in (self._joining, self._heart) if each is not None]
-        self._joining = self._heart = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._heartbeats.stop()
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
 
     # ---------------------------------------------------------------------------- joining
 
@@ -220,29 +229,25 @@ class GroupMember(Attended):
 
     # -------------------------------------------------------------------------- heartbeats
 
-    async def _beat(self) -> None:
+    async def _turn(self) -> float | None:
         """Heartbeats go on while the application handles records, for as long as it may."""
-        backoff = client_backoff(self._config, self._view.world)
-        pause_s = self._config.heartbeat_interval_ms / 1000
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = self._config.heartbeat_interval_ms / 1000
-            if self.membership.standing.member_id and self._polls_too_rarely():
-                await self._leave_unattended()
-                continue
-            if not self.membership.may_heartbeat:
-                continue
-            standing = self.membership.standing
-            try:
-                await self._look_around()
-                self._heard(standing, await self._coordinator.heartbeat(standing))
-                backoff.reset()
-            except SteleError as error:
-                if isinstance(error, ApiError) and error.code.is_denial:
-                    self._refused(standing, error)
-                    continue
-                pause_s = min(pause_s, backoff.next_s())
-                self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
+        if self.membership.standing.member_id and self._polls_too_rarely():
+            await self._leave_unattended()
+            return None
+        if not self.membership.may_heartbeat:
+            return None
+        standing = self.membership.standing
+        try:
+            await self._look_around()
+            self._heard(standing, await self._coordinator.heartbeat(standing))
+        except ApiError as error:
+            if not error.code.is_denial:
+                raise
+            self._refused(standing, error)
+        return self._heartbeats.interval_s
+
+    def _on_failure(self, error: SteleError) -> None:
+        self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
 
     def _heard(self, standing: Standing, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:

@@ -14,6 +14,7 @@ from stele.records import OffsetAndMetadata
 from stele.wire.kafka.messages import (
     consumer_group_heartbeat,
     find_coordinator,
+    heartbeat,
     join_group,
     offset_commit,
     offset_fetch,
@@ -479,6 +480,7 @@ async def test_a_coordinator_that_vanishes_is_left_while_its_answer_is_waited_fo
     began_s = loop.time()
     stage.cluster.answer(find_coordinator.API, find)
     stage.cluster.answer(join_group.API, join)
+    stage.cluster.answer(heartbeat.API, lambda *_: heartbeat.HeartbeatResponse())
     stage.cluster.answer(waiting, wait)
     async with stage.consumer(group_id="g", group_protocol="classic") as consumer:
         consumer.subscribe(["t"])
