@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from metadata.acl import Operation, Resource
@@ -20,21 +19,27 @@ class LastDenial(NamedTuple):
     operation: Operation
     resource: Resource
     address: str  # of the machine of the last client
-    at_s: float  # by the clock of ``LastDenials``
+    at_s: float  # as it came with the call
 
 
 class LastDenials:
-    """Of one node since its start."""
+    """The denials of one node since its start. Times come with the calls."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self.now_s = now_s
+    def __init__(self) -> None:
         # By principal and client id, in the order of the last denials.
         self._last: dict[tuple[str, str], LastDenial] = {}
 
     def note(
-        self, principal: str, client_id: str, operation: Operation, resource: Resource, address: str
+        self,
+        principal: str,
+        client_id: str,
+        operation: Operation,
+        resource: Resource,
+        address: str,
+        now_s: float,
     ) -> None:
-        """Clients choose their names and those of resources, so long ones are cut off."""
+        """A client was denied something. Names that clients choose may be long: more than
+        ``NAME_MAX`` characters are cut off."""
         client = principal[:NAME_MAX], client_id[:NAME_MAX]
         if len(resource.name) > NAME_MAX:
             resource = resource._replace(name=resource.name[:NAME_MAX])
@@ -42,7 +47,7 @@ class LastDenials:
         if len(self._last) >= REMEMBERED_MAX:
             del self._last[next(iter(self._last))]
         times = 1 if before is None else before.times + 1
-        self._last[client] = LastDenial(times, operation, resource, address, self.now_s())
+        self._last[client] = LastDenial(times, operation, resource, address, now_s)
 
     def of(self, principal: str, client_id: str) -> LastDenial | None:
         """None: nothing was denied, or it is forgotten."""

@@ -68,8 +68,8 @@ class LeaderEpochs:
         Compaction may have removed the first batches of an epoch, so the epoch may begin anywhere
         between the two batches. It counts from the end of the first one, and the first known epoch
         from the log's start. If it counted from a later offset, a follower with records of an
-        earlier epoch between the two would keep them, although no leader has them. It fetches
-        nothing in vain if it cuts them: the leader has nothing there.
+        earlier epoch between the two would keep them, although no leader has them. A follower may
+        cut such records without harm: the leader has nothing there.
         """
         self.assign(epoch, max(end_before, log_start_offset) if self._epochs else log_start_offset)
 

@@ -186,7 +186,7 @@ class OffsetCheckpoints:
             held[key] = offset
 
     def changed(self, key: TopicPartition) -> None:
-        """The log of this name is another one from now on, or there is none, or it is corrupt."""
+        """Another log has this name from now on, or no log, or the log is corrupt."""
         self._changed.add(key)
 
     # ----------------------------------------------------------------------------- writing
@@ -217,7 +217,7 @@ class OffsetCheckpoints:
             starts, dropped = await self._bounds()
             await self._write_offsets(
                 *(
-                    _File(name, held, _but(claims, failed))
+                    _File(name, held, _except_for(claims, failed))
                     for name, held, claims in (
                         (LOG_START_FILE, self.start_offsets, starts),
                         (DROPPED_END_FILE, self.dropped_ends, dropped),
@@ -390,6 +390,6 @@ class OffsetCheckpoints:
             file.close()
 
 
-def _but(claims: Claims, failed: Iterable[PartitionLog]) -> Claims:
+def _except_for(claims: Claims, failed: Iterable[PartitionLog]) -> Claims:
     """The same claims, but the entries of these logs stay as they are."""
     return {**claims, **{log: Claim(0, _NO_GENERATION) for log in failed if log in claims}}

@@ -39,7 +39,7 @@ class AclAuthorizer:
         self._newest = newest
         self._clock = clock
         self._audit = audit or AuditLimiter()
-        self._denials = denials or LastDenials(clock.monotonic)
+        self._denials = denials or LastDenials()
 
     @property
     def is_loaded(self) -> bool:
@@ -61,8 +61,10 @@ class AclAuthorizer:
         self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
     ) -> None:
         principal = caller.principal
-        self._denials.note(principal, caller.client_id or "", operation, resource, caller.address)
-        due = self._audit.take(principal, operation, resource, self._clock.monotonic())
+        now_s = self._clock.monotonic()
+        client_id, address = caller.client_id or "", caller.address
+        self._denials.note(principal, client_id, operation, resource, address, now_s)
+        due = self._audit.take(principal, operation, resource, now_s)
         if due is None:
             return
         time_ms = int(self._clock.time_ms())

@@ -11,12 +11,12 @@ GROUP = Resource(ResourceType.GROUP, "readers")
 class Bench:
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.denials = LastDenials(lambda: self.now_s)
+        self.denials = LastDenials()
 
     def note(
         self, client_id: str, operation: Operation, resource: Resource, *, user: str = "User:ann"
     ) -> None:
-        self.denials.note(user, client_id, operation, resource, "10.0.0.9")
+        self.denials.note(user, client_id, operation, resource, "10.0.0.9", self.now_s)
         self.now_s += 1
 
 

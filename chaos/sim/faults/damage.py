@@ -58,6 +58,10 @@ class _Place(NamedTuple):
     name: str
     state: PartitionState
 
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.id.partition)
+
 
 class Damage:
     """Draws and does damage. ``hurt`` tells which replicas have not recovered yet."""
@@ -84,13 +88,8 @@ class Damage:
             return self._flip_metadata(node)
         while places:
             place = places.pop(self._rng.randrange(len(places)))
-            topic, _, number = place.name.rpartition("-")
-            if self._flip(
-                node,
-                node.replica_path(place.name),
-                TopicPartition(topic, int(number)),
-                self._floor(node, place.name),
-            ):
+            directory = node.replica_path(place.name)
+            if self._flip(node, directory, place.key, self._floor(node, place)):
                 self.hurt[place.id] = node.id
                 self.counts["bits flipped in replicas"] += 1
                 return True
@@ -365,13 +364,12 @@ class Damage:
         names = self._disk(node).names(directory)
         return [f"{directory}/{each}" for each in names if each.endswith(".log")]
 
-    def _floor(self, node: SimNode, name: str) -> int:
+    def _floor(self, node: SimNode, place: _Place) -> int:
         """The offset below which missing records are surely corruption, by the checkpoints on
         disk."""
-        topic, _, number = name.rpartition("-")
-        key, path = TopicPartition(topic, int(number)), node.replica_path(name)
+        path = node.replica_path(place.name)
         return max(
-            self._checkpointed(node, f"{posixpath.dirname(path)}/{file}", key)
+            self._checkpointed(node, f"{posixpath.dirname(path)}/{file}", place.key)
             for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
         )
 
@@ -527,7 +525,7 @@ class Damage:
         snapshots = [name for name in names if name.endswith(".snapshot")]
         if snapshots and min(self._bases(node, directory), default=0) > 0:
             names.remove(min(snapshots))
-        if PARTITION_METADATA_FILE in names and self._floor(node, place.name) == 0:
+        if PARTITION_METADATA_FILE in names and self._floor(node, place) == 0:
             names.remove(PARTITION_METADATA_FILE)
         if not names:
             return False
@@ -543,7 +541,7 @@ class Damage:
     def _lose_segment(self, node: SimNode, place: _Place) -> bool:
         """Lose a segment that a checkpoint knows of. The loss of another one could not be noticed:
         it would be as if the segment had never been made."""
-        floor = self._floor(node, place.name)
+        floor = self._floor(node, place)
         known = [
             path
             for path in self._segments(node, node.replica_path(place.name))
